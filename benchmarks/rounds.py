@@ -31,7 +31,7 @@ from fedlib.arguments import whole
 from fedlib.engine.config import configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.program import Program
-from fedlib.errors import unknown
+from fedlib.errors import require_known
 from fedlib.task import ClientData, Task
 
 # Rounds are timed in blocks of about this length: training is many rounds in a row, too.
@@ -73,8 +73,7 @@ def bench(
     Raises:
         Error: an unknown workload or a number out of range.
     """
-    if name not in WORKLOADS:
-        raise unknown("workload", name, WORKLOADS)
+    require_known("workload", name, WORKLOADS)
     load = WORKLOADS[name]
     cohort = load.cohort if clients is None else clients
     everyone = cohort if population is None else population

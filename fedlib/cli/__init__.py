@@ -87,10 +87,8 @@ def _status() -> int:
 
     try:
         return app(standalone_mode=False, obj=handle_signals) or 0
-    except Failure as error:
-        return _fail(str(error), 1)
     except Error as error:
-        return _fail(str(error), 2)
+        return _fail(str(error), 1 if isinstance(error, Failure) else 2)
     except UsageError as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import logging
 import math
 import os
 import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
@@ -22,7 +21,7 @@ import typer
 import typer.core
 
 from fedlib import paths
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import Error, require, require_known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,39 +173,22 @@ def progress(as_json: bool) -> bool:
 def open_store(data_root: Path | None) -> Store:
     """The store of runs under a data folder."""
     from fedlib.results import Store
+    from fedlib.results.files import Damaged
 
+    Damaged.places.clear()  # what another command of this process found
     return Store(paths.folder(paths.data_root(data_root) / "runs"))
 
 
-class Damage(logging.Handler):
-    """Collects the places of the damaged runs that are logged and left out inside."""
+def tell_damage() -> None:
+    """How many files of runs were damaged and left out, and where, in a line, if any were; then
+    the exit status is 1.
+    """
+    from fedlib.results.files import Damaged
 
-    logger = logging.getLogger("fedlib")
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.places: dict[str, None] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.places |= {a.place: None for a in record.args or () if hasattr(a, "place")}
-
-    def __enter__(self) -> Damage:
-        self.logger.addHandler(self)
-        self.logger.setLevel(logging.WARNING)  # the command line logs errors alone
-        self.logger.propagate = False
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.logger.removeHandler(self)
-        self.logger.setLevel(logging.NOTSET)
-        self.logger.propagate = True
-
-    def tell(self) -> None:
-        """If there were any, how many and where, in a line; then the exit status is 1."""
-        if self.places:
-            many = f"{len(self.places)} damaged files of runs were left out: "
-            typer.echo("fedlib: " + many + "; ".join(self.places), err=True)
-            raise typer.Exit(1)
+    if Damaged.places:
+        many = f"{len(Damaged.places)} damaged files of runs were left out: "
+        typer.echo("fedlib: " + many + "; ".join(Damaged.places), err=True)
+        raise typer.Exit(1)
 
 
 # ------------------------------------------------------------------------------------ what there is
@@ -231,8 +213,7 @@ def list_(
         "data": _data_sets(paths.data_root(data_root) / "prepared"),
         "figures": _figures(),
     }
-    if what != "all" and what not in kinds:
-        raise unknown("list", what, [*kinds, "all"])
+    require_known("list", what, [*kinds, "all"])
     chosen = kinds if what == "all" else {what: kinds[what]}
     blocks = []
     for kind, entries in chosen.items():
@@ -504,8 +485,7 @@ def sweep(
     from fedlib.reproduction.answers import dealt, survey
 
     number, of = _shard(shard)
-    if executor not in ("local", "slurm"):
-        raise unknown("executor", executor, ("local", "slurm"))
+    require_known("executor", executor, ("local", "slurm"))
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
     require_backend(backend)
@@ -515,7 +495,7 @@ def sweep(
     plans = sweep.plans(names or (), preset, seed, given, part or ())
     requests = [request for requests in plans.values() for request in requests]
     store = open_store(data_root)
-    groups = survey(store, requests, preset, data_root)
+    groups = survey(requests, preset, data_root)
     shards = min(jobs or gpus or 1, len(groups))
     words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
     words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
@@ -523,15 +503,17 @@ def sweep(
     words += [f"--part={name}" for name in part or ()]
     if executor == "slurm":
         text = executors.script(words, shards, store.root)
-        missing = sum(group.missing for group in groups)
+        there = store.paths()
+        missing = sum(group.missing(there) for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
+    share = dealt(groups, of)[number - 1]
     if not dry_run and shards > 1:
         failed = executors.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
-        share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
+        execution = {"device": device, "backend": backend}
         failed = sweep.train(store, share, preset, data_root, as_json, **execution)
-    counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
+    counts = _counts(share, store.paths())
     facts = {"shard": f"{number}/{of}", "failed": failed}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
@@ -560,17 +542,16 @@ def _gpus(device: str, jobs: int | None) -> int:
     return (jobs or there) if there else 0
 
 
-def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
+def _counts(groups: Sequence[RunGroup], there: Container[str]) -> pd.DataFrame:
     """Programs and runs by task, and all of them in the last row."""
     import pandas as pd
 
+    rows = []
+    for group in groups:
+        runs, missing = len(group.digests), group.missing(there)
+        rows.append((group.requests[0].task, 1, int(missing > 0), runs, runs - missing, missing))
     columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
-    rows = [
-        (group.requests[0].task, 1, int(group.missing > 0), len(group.digests), sum(group.stored))
-        for group in groups
-    ]
-    counts = pd.DataFrame(rows, columns=columns[:-1]).groupby("task", sort=False).sum()
-    counts["missing"] = counts["runs"] - counts["stored"]
+    counts = pd.DataFrame(rows, columns=columns).groupby("task", sort=False).sum()
     counts.loc["all"] = counts.sum()
     return counts
 
@@ -600,7 +581,7 @@ def publish(
         raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
     given, made = parse_pairs(parameter, "--parameter"), []
     for notebook, requests in sweep.plans(chosen, preset, seed, given, part or ()).items():
-        groups = survey(store, requests, preset, data_root)
+        groups = survey(requests, preset, data_root)
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
         made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
     lines = []
@@ -681,14 +662,13 @@ def figures(
     """
     from fedlib.reproduction import draw
 
-    with Damage() as damage:
-        try:
-            drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
-        except Error:
-            damage.tell()  # of which the figure may have been drawn
-            raise
+    try:
+        drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
+    except Error:
+        tell_damage()  # of which the figure may have been drawn
+        raise
     show(drawn, as_json, "\n".join(drawn))
-    damage.tell()
+    tell_damage()
 
 
 @app.command(cls=_Command)
@@ -700,14 +680,15 @@ def compare(
 ) -> None:
     """Every printed number beside ours, from stored runs."""
     from fedlib.figures import tables
-    from fedlib.reproduction.compare import cells, printed_cells
+    from fedlib.reproduction.compare import cells
+    from fedlib.reproduction.tables import find
+    from fedlib.results.files import Damaged
 
-    printed = printed_cells(paper)
+    printed = find(paper)
     store = open_store(data_root)
-    with Damage() as damage:
-        runs = store.stored(published=True)
-        frame = cells(runs, printed)
-    if not runs and not damage.places:
+    runs = store.stored(published=True)
+    frame = cells(runs, printed)
+    if not runs and not Damaged.places:
         raise Error(
             f"no runs are stored in {store.root}, and the published ones are not here: they come "
             "with a checkout of fedlib; run this in one"
@@ -720,7 +701,7 @@ def compare(
     if as_csv:
         text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
     show(json.loads(frame.to_json(orient="records")), as_json, text)
-    damage.tell()
+    tell_damage()
 
 
 def _agreement(frame: pd.DataFrame) -> str:
@@ -748,19 +729,18 @@ def claims(
     from fedlib.reproduction.claims import chosen, judge, printed
 
     store = open_store(data_root)
-    with Damage() as damage:
-        if on_print:
-            verdicts = [printed(claim["id"]) for claim in chosen(ids or ())]
-        else:
-            how: dict[str, Any] = {"device": device, "progress": not as_json}
-            train = preset == "quick" and not stored
-            verdicts = judge(ids or (), preset, store, seed=seed, train=train, **how)
+    if on_print:
+        verdicts = [printed(claim["id"]) for claim in chosen(ids or ())]
+    else:
+        how: dict[str, Any] = {"device": device, "progress": not as_json}
+        train = preset == "quick" and not stored
+        verdicts = judge(ids or (), preset, store, seed=seed, train=train, **how)
     counts = Counter(verdict.verdict for verdict in verdicts)
     total = ", ".join(f"{count} {word}" for word, count in counts.items())
     lines = [line for verdict in verdicts for line in (*verdict.words(), "")]
     text = "\n".join([*lines, f"{len(verdicts)} claims: {total}"])
     show([verdict.as_dict() for verdict in verdicts], as_json, text)
-    damage.tell()
+    tell_damage()
 
 
 # ------------------------------------------------------------------------------------------ doctor
@@ -782,12 +762,11 @@ def doctor(
 
     from fedlib import datasets
     from fedlib.engine.device import resolve_device
-    from fedlib.results.files import installed
+    from fedlib.results.files import Damaged, installed
 
     resolve_device(device)
     store = open_store(data_root)
-    with Damage() as damage:
-        store.check()
+    store.check()
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas", "papermill")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
     facts: dict[str, Any] = {
@@ -799,8 +778,8 @@ def doctor(
         "data root": str(paths.data_root(data_root)),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(store.stored()),
-        "damaged runs": len(damage.places),
+        "damaged runs": len(Damaged.places),
         "figures": str(paths.figures_root()),
     }
     show(facts, as_json, columns([*facts.items()]))
-    damage.tell()
+    tell_damage()

@@ -34,6 +34,8 @@ LINE, HEAD = 0.115, 0.75
 # What a logarithmic axis shows at most, from its largest value down: below is rounding.
 ROUNDING = 1e-12
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
+# Metrics that are fractions begin with one of these words.
+FRACTIONS = ("accuracy", "recall")
 # Up to this share of the rounds a curve does not decide what the axis shows.
 EARLY = 0.05
 
@@ -51,7 +53,7 @@ def learning_curves(
     printed: Mapping[str, float] | None = None,
     *,
     title: str = "",
-    percent: bool = True,
+    percent: bool | None = None,
     log_y: bool = False,
     legend: bool = True,
     by: Callable[[History], str] = algorithm,
@@ -72,7 +74,7 @@ def learning_curves(
         metric, split: which series.
         printed: the paper's final values by algorithm, in the drawn unit: in brackets after ours.
         title: of the panel.
-        percent: draw fractions as percent.
+        percent: draw fractions as percent; default for accuracies and recalls.
         log_y: logarithmic values.
         legend: name the lines; without it :func:`shared_legend` can.
         by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
@@ -96,6 +98,7 @@ def learning_curves(
         >>> len(data)
         6
     """
+    percent = metric.startswith(FRACTIONS) if percent is None else percent
     data = _data(histories, metric, split, percent, by)
     lost = {line_of(run, by) for run in histories if run.diverged is not None}
     rounds = max(run.config.rounds for run in histories)

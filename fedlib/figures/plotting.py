@@ -18,8 +18,6 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import figure_of, learning_curves
 
-# Metrics that are fractions begin with one of these words, and are drawn as percent.
-FRACTIONS = ("accuracy", "recall")
 # What tells runs apart besides task, method and seeds.
 SETTINGS = ("rounds", "clients_per_round", "eval_every", "dtype", *TRAINING_KEYS)
 
@@ -87,7 +85,6 @@ def plot(
     # Copies, as a dict may name a run twice.
     named = [(copy.copy(run), label) for label, runs in lines.items() for run in runs]
     label_of = {id(run): label for run, label in named}
-    fractions = metric.startswith(FRACTIONS)
     with style.context():
         where = Picture(figsize=(5.5, 3.0)).subplots() if ax is None else ax
         learning_curves(
@@ -95,7 +92,7 @@ def plot(
             metric,
             split,
             title=title,
-            percent=fractions if percent is None else percent,
+            percent=percent,
             log_y=log_y,
             by=lambda run: label_of[id(run)],
             looks=looks,

@@ -125,20 +125,13 @@ def render(figure: Figure, note: str) -> dict[str, bytes]:
         with style.context():
             png = _png(figure)
             figure.set_layout_engine("none")
-            return {"png": png, "pdf": _pdf(figure)}
+            pdf = io.BytesIO()  # of so many dots an inch is what is no vector in it
+            figure.savefig(pdf, format="pdf", dpi=DPIS[0], metadata={"CreationDate": None})
+            return {"png": png, "pdf": pdf.getvalue()}
     finally:
         figure.set_layout_engine(layout or "none")
         figure.set_dpi(dpi)  # while no window follows it
         figure.set_canvas(canvas)
-
-
-def _pdf(figure: Figure) -> bytes:
-    from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a third of a second
-
-    pdf, canvas = io.BytesIO(), FigureCanvasPdf(figure)
-    figure.set_dpi(DPIS[0])  # of what is no vector in it
-    canvas.print_pdf(pdf, metadata={"CreationDate": None})
-    return pdf.getvalue()
 
 
 def _png(figure: Figure) -> bytes:

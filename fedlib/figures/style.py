@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from importlib.resources import as_file, files
 from typing import Any
 
 import matplotlib
@@ -48,6 +47,7 @@ LOOKS, CLIENT_LOOKS = (
 # Of lines that have no look of their own.
 _OTHERS = [color for name, color in _COLORS.items() if name not in ("black", "grey")]
 NAMES: dict[str, str] = _DECLARED["names"]
+STYLE = "fedlib.figures.fedlib"  # the file fedlib.mplstyle beside this one
 # Behind what is drawn from small problems in place of the papers'.
 TINT = "#F6F2E6"
 # Of a subtitle fit into an inch.
@@ -138,17 +138,12 @@ def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -
 
 def apply() -> None:
     """Use the style for everything drawn from now on."""
-    with as_file(files("fedlib.figures").joinpath("fedlib.mplstyle")) as path:
-        matplotlib.style.use(str(path))
+    matplotlib.style.use(STYLE)
 
 
-@contextmanager
-def context() -> Iterator[None]:
+def context() -> AbstractContextManager[None]:
     """Use the style inside a ``with`` block only, whatever was set before."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        apply()
-        yield
+    return matplotlib.style.context(STYLE, after_reset=True)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require_known, unknown
 from fedlib.paths import read_toml
 
 __all__ = [
@@ -100,8 +100,7 @@ def table(paper: str, name: str) -> pd.DataFrame:
         21
     """
     known = tables(paper)
-    if name not in known:
-        raise unknown(f"table of {paper}", name, known)
+    require_known(f"table of {paper}", name, known)
     return _read(f"{paper}/{name}.csv").copy()
 
 
@@ -273,8 +272,7 @@ def printed(paper: str, table_name: str, /, *, column: str | None = None, **wher
     frame, source = table(paper, table_name), f"{paper}/{table_name}"
     column = column or next((name for name in _VALUES if name in frame), "")
     for name in (column, *where):
-        if name not in frame:
-            raise unknown(f"column of {source}", name, map(str, frame.columns))
+        require_known(f"column of {source}", name, map(str, frame.columns))
     rows = frame
     for name, wanted in where.items():
         if not (frame[name] == wanted).any():
@@ -291,8 +289,7 @@ def printed(paper: str, table_name: str, /, *, column: str | None = None, **wher
 
 
 def _folder(paper: str) -> Traversable:
-    if paper not in _PAPERS:
-        raise unknown("paper", paper, _PAPERS)
+    require_known("paper", paper, _PAPERS)
     return files(__name__).joinpath(paper)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,13 +33,10 @@ def by_task(
         options = {**request.task_options(preset), "seed": None}
         groups.setdefault(task_key(request.task, options), []).append(position)
     for positions in groups.values():
-        tasks: dict[str, Task] = {}
-        for position in positions:
-            request = requests[position]
-            key = request.task_key(preset)
-            if key not in tasks:
-                tasks[key] = load(request.task, **request.task_options(preset))
-        yield {position: tasks[requests[position].task_key(preset)] for position in positions}
+        keys = {position: requests[position].task_key(preset) for position in positions}
+        alike = {key: requests[position] for position, key in keys.items()}
+        tasks = {key: load(r.task, **r.task_options(preset)) for key, r in alike.items()}
+        yield {position: tasks[key] for position, key in keys.items()}
 
 
 def answer(
@@ -84,26 +81,20 @@ class RunGroup:
     Attributes:
         requests: one per run.
         digests: of the runs.
-        stored: which of them the store has.
         cost: rounds x rows (runs x clients of a round) x parameters.
     """
 
     requests: tuple[Request, ...]
     digests: tuple[str, ...]
-    stored: tuple[bool, ...]
     cost: int = 1
 
-    @property
-    def missing(self) -> int:
-        """How many of its runs have to be trained."""
-        return self.stored.count(False)
+    def missing(self, there: Container[str]) -> int:
+        """How many of its runs have to be trained, where some digests are stored."""
+        return sum(digest not in there for digest in self.digests)
 
 
 def survey(
-    store: Store,
-    requests: Sequence[Request],
-    preset: str,
-    data_root: str | os.PathLike[str] | None = None,
+    requests: Sequence[Request], preset: str, data_root: str | os.PathLike[str] | None = None
 ) -> list[RunGroup]:
     """Which of some requests train together, equal runs once. Loads the tasks kind by kind.
 
@@ -112,7 +103,7 @@ def survey(
     Raises:
         Error: a request that :func:`fedlib.run` refuses.
     """
-    groups, there = [], store.paths()
+    groups = []
     load = partial(load_task, data_root=data_root)
     for tasks in by_task(requests, preset, load):
         unique: dict[str, tuple[Request, engine.Configured]] = {}
@@ -125,11 +116,10 @@ def survey(
         size = sum(parameter.numel() for parameter in parameters)
         for members in engine.programs(runs):
             digests = tuple(runs[member].config.digest for member in members)
-            stored = tuple(digest in there for digest in digests)
             first = runs[members[0]].config
             cost = first.rounds * first.clients_per_round * len(members) * size
             wanted = tuple(chosen[member] for member in members)
-            groups.append(RunGroup(wanted, digests, stored, cost))
+            groups.append(RunGroup(wanted, digests, cost))
     return groups
 
 
@@ -140,7 +130,7 @@ def dealt(groups: Sequence[RunGroup], shards: int) -> list[list[RunGroup]]:
 
     Example:
         >>> costs = (1, 5, 3, 3)
-        >>> groups = [RunGroup((), (str(cost),), (), cost) for cost in costs]
+        >>> groups = [RunGroup((), (str(cost),), cost) for cost in costs]
         >>> [[group.cost for group in shard] for shard in dealt(groups, 2)]
         [[1, 5], [3, 3]]
     """

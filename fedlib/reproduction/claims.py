@@ -6,9 +6,9 @@ the paper's room, see :mod:`fedlib.reproduction.evidence`.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ import pandas as pd
 
 from fedlib import papers, plans
 from fedlib.engine.history import History
-from fedlib.errors import unknown
+from fedlib.errors import require_known
 from fedlib.reproduction import answers
 from fedlib.reproduction.adafedadam import claims as adafedadam
 from fedlib.reproduction.delta_sgd import claims as delta_sgd
@@ -79,7 +79,7 @@ class Verdict:
         """``"holds"`` if all statements do, ``"does not hold"`` if one of them does not, else
         ``"not resolved"``; without statements ``"not run"`` or ``"not printed"``.
         """
-        judged = set(map(self.verdict_of, self.statements))
+        judged = {statement.verdict for statement in self.statements}
         none = NOT_PRINTED if self.preset == PRINTED else NOT_RUN
         return next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in judged), none)
 
@@ -89,14 +89,10 @@ class Verdict:
         numbers = ", ".join(sorted(name.partition("_")[0] for name in self.missing))
         return f", not run: {numbers}" if self.statements and self.missing else ""
 
-    def verdict_of(self, statement: Statement) -> str:
-        """A statement's verdict: printed numbers are taken as they stand."""
-        return statement.sign if self.preset == PRINTED else statement.verdict
-
     def frame(self) -> pd.DataFrame:
         """A row a statement: mean margin, spread and verdict."""
         rows = [
-            (each.text, each.mean, each.spread, len(each.margins), self.verdict_of(each))
+            (each.text, each.mean, each.spread, len(each.margins), each.verdict)
             for each in self.statements
         ]
         return pd.DataFrame(rows, columns=["statement", "margin", "spread", "seeds", "verdict"])
@@ -105,15 +101,10 @@ class Verdict:
         """For JSON: the claim's words, the verdict, and the statements' numbers."""
         words = ("id", "paper", "where", "quote", "says", "shows")
         facts = ("verdict", "preset", "seeds", "rounds", "data", "missing", "reason")
+        shown = ("margins", "mean", "spread", "verdict")
         numbers = [
-            {
-                "statement": statement.text,
-                "margins": list(statement.margins),
-                "mean": statement.mean,
-                "spread": None if math.isnan(statement.spread) else statement.spread,
-                "verdict": self.verdict_of(statement),
-            }
-            for statement in self.statements
+            {"statement": each.text, **{name: getattr(each, name) for name in shown}}
+            for each in self.statements
         ]
         known = {name: self.claim[name] for name in words}
         return {**known, **{name: getattr(self, name) for name in facts}, "numbers": numbers}
@@ -125,8 +116,7 @@ class Verdict:
         known = f" ({self.preset}: {seeds}; {data})" if self.rounds else ""
         lines = [f"{self.id}: {self.claim['says']} {self.verdict.capitalize()}{known}."]
         for statement in self.statements if statements else ():
-            margin = f"{statement.mean:+.3f}" if self.preset == PRINTED else statement.margin
-            lines.append(f"  {statement.text}: {margin}; {self.verdict_of(statement)}")
+            lines.append(f"  {statement.text}: {statement.margin}; {statement.verdict}")
         if self.reason and self.verdict != HOLDS:
             lines.append(f"  Why, as far as we see: {self.reason}.")
         return [
@@ -154,10 +144,9 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
             if run.config.task["name"] in tasks
         ]
         prefix = f"{notebooks[0].partition('_')[0]}: " if len(groups) > 1 else ""
-        try:
+        measured: list[Statement] = []
+        with suppress(Missing):
             measured = list(evidence.measure(evidence.frame(histories))) if histories else []
-        except Missing:
-            measured = []
         if not measured or not all(statement.margins for statement in measured):
             missing += [notebook for notebook in notebooks if notebook in runs]
             continue
@@ -185,12 +174,11 @@ def printed(id: str) -> Verdict:
     statements: list[Statement] = []
     for name, frame in frames:
         prefix = f"{name}: " if len(frames) > 1 else ""
-        try:
+        with suppress(Missing):
             for statement in evidence.measure(frame):
                 if statement.margins:
-                    statements.append(replace(statement, text=prefix + statement.text))
-        except Missing:
-            continue
+                    words = prefix + statement.text
+                    statements.append(replace(statement, text=words, printed=True))
     return Verdict(id, PRINTED, tuple(statements))
 
 
@@ -206,8 +194,7 @@ def chosen(ids: Sequence[str] = (), preset: str = "paper") -> list[dict[str, Any
         Error: an unknown claim.
     """
     for id in ids:
-        if id not in EVIDENCE:
-            raise unknown("claim", id, EVIDENCE)
+        require_known("claim", id, EVIDENCE)
     return [
         claim
         for claim in papers.claims()

@@ -10,7 +10,7 @@ and, where there are such runs, over other splits of the clients' data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isnan
+from math import isnan, nan
 from statistics import fmean
 from typing import Any
 
@@ -19,7 +19,6 @@ import pandas as pd
 
 from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.errors import unknown
 from fedlib.reproduction import tables
 from fedlib.reproduction.matching import (
     Cell,
@@ -41,7 +40,6 @@ from fedlib.results.store import Store
 # How far ours may be from a printed percentage, in points; from another number, in percent of it.
 TOLERANCE = 1.5
 
-NAN = float("nan")
 # What a comparison's frame says beyond the two numbers and their settings.
 VERDICT = ("printed_spread", "splits_std", "repeats", "fair", "agrees")
 COLUMNS = ["paper", "item", "task", "row", "column", "algorithm", "metric", "printed"]
@@ -72,20 +70,6 @@ def compare(store: Store | None = None) -> pd.DataFrame:
     """
     store = Store() if store is None else store
     return cells(store.stored(published=True))
-
-
-def printed_cells(paper: str | None = None) -> pd.DataFrame:
-    """Rows of :func:`fedlib.papers.cells`, of one paper or of all.
-
-    Raises:
-        Error: unknown paper.
-    """
-    printed = papers.cells()
-    if paper is None:
-        return printed
-    if paper not in papers.papers():
-        raise unknown("paper", paper, papers.papers())
-    return printed[printed["paper"] == paper]
 
 
 def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -129,11 +113,11 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
     by_split = [metric.factor * metric(history)[0] for history in splits]
     config = histories[0].config if histories else None
     return {
-        "ours": fmean(weighted) if weighted else NAN,
-        "ours_std": float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN,
+        "ours": fmean(weighted) if weighted else nan,
+        "ours_std": float(np.std(weighted, ddof=1)) if len(weighted) > 1 else nan,
         "splits_std": float(np.std(by_split, ddof=1)) if by_split else 0.0,
         "seeds": len(histories),
-        "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else NAN,
+        "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else nan,
         "preset": config.task["preset"] if config else "",
         "rounds": config.rounds if config else None,
         "printed_rounds": printed_settings(cell)["rounds"],
@@ -156,7 +140,7 @@ def _notes(
         if history.diverged is not None
     ]
     local = cell["paper"] == "adafedadam"  # see split_of
-    test_only = local and any(split_of(run) == "test" for run in histories)
+    test_only = local and split_of(*histories) == "test"
     unmeasured = not diverged and any(map(isnan, measured))
     return [
         *departures(cell, histories[0].config),

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedlib import files, paths, plans
 from fedlib.engine.history import History
-from fedlib.errors import Error, Failure, unknown
+from fedlib.errors import Error, Failure, require_known
 from fedlib.figures.save import save
 from fedlib.reproduction.adafedadam import figures as adafedadam
 from fedlib.reproduction.compare import how_to_make
@@ -45,8 +45,7 @@ def entry(id: str) -> Entry:
     Raises:
         Error: unknown id.
     """
-    if id not in ENTRIES:
-        raise unknown("figure", id, ENTRIES)
+    require_known("figure", id, ENTRIES)
     return ENTRIES[id]
 
 
@@ -81,9 +80,7 @@ def draw(
     if not histories:
         raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
     for history in histories:
-        name = history.config.task["name"]
-        if name not in chosen.notebooks:
-            raise unknown(f"task of figure {id}", name, chosen.notebooks)
+        require_known(f"task of figure {id}", history.config.task["name"], chosen.notebooks)
     require_preset(preset)
     tasks = {history.config.task["name"] for history in histories}
     others = [
@@ -92,14 +89,10 @@ def draw(
         if task not in tasks and plans.has(notebook)
     ]
     shown = chosen.choose(histories)
-    beside = _runs(chosen, _stored(store, others), preset, others)
+    stored = store.stored(published=True) if others else ()
+    beside = _runs(chosen, Index(stored), preset, others)
     whole = _draw(chosen, [*shown, *beside], root, preset)
     return Drawn(*chosen.draw(shown), whole.path) if beside else whole
-
-
-def _stored(store: Store, tasks: Sequence[str]) -> Index:
-    """The stored and published runs of some tasks."""
-    return Index(run for task in tasks for run in store.stored(task, published=True))
 
 
 def _runs(
@@ -147,8 +140,7 @@ def redraw(
         require_preset(preset)
     wanted = entries() if ids is None else [entry(id) for id in ids]
     files.require_writable(paths.figures_root(root), "FEDLIB_FIGURES")
-    tasks = [task for chosen in wanted if chosen.needs_runs for task in chosen.notebooks]
-    stored = _stored(store, list(dict.fromkeys(tasks)))
+    stored = Index(store.stored(published=True))
     made: list[Path] = []
     problems: list[Error] = []
     for chosen in wanted:

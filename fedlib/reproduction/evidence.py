@@ -54,12 +54,14 @@ class Statement:
             finite, where a run never reached what rounds are counted to: not satisfied.
         error: of one seed's margin; NaN: unknown.
         level: whether it is enough to be no worse than the spread.
+        printed: whether its numbers are taken as they are printed.
     """
 
     text: str
     margins: tuple[float, ...]
     error: float = math.nan
     level: bool = False
+    printed: bool = False
 
     @property
     def mean(self) -> float:
@@ -85,28 +87,24 @@ class Statement:
         """
         if math.isinf(self.mean):
             return "a run diverged or never got there"
-        spread = f" ± {self.spread:.3f}"
-        if len(self.margins) == 1 and not self.spread > 0:
+        spread = "" if self.printed else f" ± {self.spread:.3f}"
+        if spread and len(self.margins) == 1 and not self.spread > 0:
             unknown = math.isnan(self.spread)
             spread = ", spread unknown" if unknown else ", the same at every evaluation"
         return f"{self.mean:+.3f}{spread}"
 
     @property
     def verdict(self) -> str:
-        """Not resolved unless the mean margin is larger than the spread.
+        """Not resolved unless the mean margin is larger than the spread, or printed.
 
         >>> Statement("a > b", (0.03, 0.02, 0.04)).verdict, Statement("a > b", (-0.1, 0.2)).verdict
         ('holds', 'not resolved')
         """
         if self.level and not math.isnan(self.spread):
             return HOLDS if self.mean >= -self.spread else FAILS
-        return self.sign if self.spread <= abs(self.mean) else OPEN
-
-    @property
-    def sign(self) -> str:
-        """The verdict of numbers that are taken as they are printed."""
-        slack = self.error if self.level and not math.isnan(self.error) else 0.0
-        return HOLDS if self.mean >= -slack else FAILS
+        if not self.printed and not self.spread <= abs(self.mean):
+            return OPEN
+        return HOLDS if self.mean >= 0 else FAILS
 
 
 def above(
@@ -173,7 +171,7 @@ def numbers(
     """
     keys = {"task": "task", "algorithm": "algorithm", **(columns or {})}
     histories = list(histories)
-    split = max(map(reading.split_of, histories), default="test")
+    split = reading.split_of(*histories)
     rows = []
     for setting, runs in winners(histories, *keys.values(), score=score).items():
         for run in runs:
@@ -202,14 +200,14 @@ def per(*keys: str, **columns: Key) -> partial[pd.DataFrame]:
     return partial(numbers, columns={key.removeprefix("option."): key for key in keys} | columns)
 
 
-def printed(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
+def printed(paper: str, item: str) -> pd.DataFrame:
     """The frame of a printed table: :func:`fedlib.reproduction.tables.find`, without the numbers
     that were lost.
     """
-    cells = find(paper, item, task).dropna(subset="printed")
+    cells = find(paper, item).dropna(subset="printed")
     unit = cells["metric"].map(lambda metric: 0.01 if METRICS[metric].factor == 100 else 1.0)
     return cells.assign(
-        metric=cells["metric"].map(lambda metric: METRICS[metric].series or metric),
+        metric=cells["metric"].map(lambda metric: METRICS[metric].series),
         value=cells["printed"] * unit,
         sem=cells["printed_spread"] * unit,
         seed=0,

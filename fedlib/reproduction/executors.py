@@ -56,9 +56,9 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
             bars.append(tqdm(total=len(groups), disable=quiet or None, dynamic_ncols=True, **named))
         while any(process.poll() is None for process in processes):
             time.sleep(0.5)
-            there = set() if quiet else set(store.paths())
+            there = {} if quiet else store.paths()
             for bar, groups in zip(bars, shards, strict=True):
-                bar.update(sum(there.issuperset(group.digests) for group in groups) - bar.n)
+                bar.update(sum(not group.missing(there) for group in groups) - bar.n)
     finally:
         while any(process.poll() is None for process in processes):
             for process in processes:

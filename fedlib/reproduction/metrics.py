@@ -13,48 +13,42 @@ from fedlib.engine.history import History
 from fedlib.results.reading import split_of
 from fedlib.results.selection import on_half
 
-NAN = float("nan")
-
 
 @dataclass(frozen=True)
 class Metric:
     """A number of a run: ``METRICS["avg"](history)`` gives it weighted and unweighted.
 
     Attributes:
-        measure: from a history to (weighted by examples, clients counted alike; NaN if unknown).
+        series: the metric of a history that says it after each evaluation.
+        window: over how many last rounds it is averaged: None is :meth:`History.window`.
+        split: in which runs are measured; default the test examples.
         factor: from fedlib's unit to the printed one; 100 makes a fraction percent.
         smaller: whether smaller is better.
-        series: the metric of a history that says it after each evaluation; default its name.
+        measure: from a history to (weighted by examples, clients counted alike; NaN if unknown);
+            default the mean of the series.
     """
 
-    measure: Callable[[History], tuple[float, float]]
+    series: str
+    window: int | None = None
+    split: Callable[..., str] = lambda *_: "test"
     factor: float = 100.0
     smaller: bool = False
-    series: str = ""
+    measure: Callable[[History], tuple[float, float]] | None = None
 
     def __call__(self, history: History) -> tuple[float, float]:
-        return self.measure(history)
-
-
-def averaged(
-    name: str, window: int | None = None, split: Callable[[History], str] = lambda _: "test"
-) -> Callable[[History], tuple[float, float]]:
-    """A metric's mean over the last rounds: None is :meth:`History.window`, 1 the last one."""
-
-    def measure(history: History) -> tuple[float, float]:
-        part, alike = split(history), f"{name}_unweighted"
-        weighted = history.final(name, part, window)
-        has_clients = alike in history.metrics(part)
-        return weighted, history.final(alike, part, window) if has_clients else NAN
-
-    return measure
+        if self.measure is not None:
+            return self.measure(history)
+        split, alike = self.split(history), f"{self.series}_unweighted"
+        weighted = history.final(self.series, split, self.window)
+        has_clients = alike in history.metrics(split)
+        return weighted, history.final(alike, split, self.window) if has_clients else np.nan
 
 
 def _spread(history: History) -> tuple[float, float]:
     """Standard deviation of the clients' accuracies around their mean (divided by n, not n - 1)."""
     value, size = _client_accuracy(history)
     if not len(value):
-        return NAN, NAN
+        return np.nan, np.nan
     mean = np.average(value, weights=size)
     return float(np.sqrt(np.average((value - mean) ** 2, weights=size))), float(value.std())
 
@@ -63,7 +57,7 @@ def _worst(history: History) -> tuple[float, float]:
     """Mean accuracy of the worst 30 % of the clients; see :func:`fedlib.engine.fairness.worst`."""
     value, size = map(torch.tensor, _client_accuracy(history))
     if not len(value):
-        return NAN, NAN
+        return np.nan, np.nan
     alike, weighted = worst(value.unsqueeze(0), size, 30)
     return float(weighted), float(alike)
 
@@ -81,15 +75,15 @@ def _client_accuracy(history: History) -> tuple[np.ndarray, np.ndarray]:
 
 METRICS: dict[str, Metric] = {
     # FedOpt: the last 100 rounds.
-    "accuracy": Metric(averaged("accuracy")),
-    "last_accuracy": Metric(averaged("accuracy", window=1), series="accuracy"),
-    "recall_at_5": Metric(averaged("recall_at_5")),
-    "last_recall_at_5": Metric(averaged("recall_at_5", window=1), series="recall_at_5"),
-    "mse_x1000": Metric(averaged("mse_x1000"), factor=1.0, smaller=True),
+    "accuracy": Metric("accuracy"),
+    "last_accuracy": Metric("accuracy", window=1),
+    "recall_at_5": Metric("recall_at_5"),
+    "last_recall_at_5": Metric("recall_at_5", window=1),
+    "mse_x1000": Metric("mse_x1000", factor=1.0, smaller=True),
     # AdaFedAdam, Delta-SGD: after the last round.
-    "avg": Metric(averaged("accuracy", 1, split_of), series="accuracy"),
-    "std": Metric(_spread, smaller=True, series="accuracy_std_weighted"),
-    "worst30": Metric(_worst, series="accuracy_worst_30_weighted"),
+    "avg": Metric("accuracy", 1, split_of),
+    "std": Metric("accuracy_std_weighted", 1, split_of, smaller=True, measure=_spread),
+    "worst30": Metric("accuracy_worst_30_weighted", 1, split_of, measure=_worst),
     # Mime: after the last round, on the half of the clients on which no rate was chosen.
-    "reported": Metric(on_half, series="accuracy"),
+    "reported": Metric("accuracy", 1, measure=on_half),
 }

@@ -34,31 +34,24 @@ def printed_curves(
     histories: Sequence[History],
     metric: str,
     *,
-    series: str = "accuracy",
-    split: str = "test",
     title: str = "",
-    column: str = "",
     by: Callable[[History], str] = algorithm,
-    window: int | None = None,
     beside: bool = True,
     ax: Axes,
 ) -> pd.DataFrame:
     """Learning curves with the printed values of the algorithms that are drawn, where they compare.
 
     Args:
-        cells: a printed table's of the task, that the values come from.
-        metric: of these, a key of :data:`fedlib.reproduction.metrics.METRICS`.
-        series, split: what is drawn.
-        column: the table's printed column.
+        cells: a printed table's of the task and one column, that the values come from.
+        metric: of these, a key of :data:`fedlib.reproduction.metrics.METRICS`; its series is drawn.
         by: what a line stands for; the values are those of the cells whose runs these are.
-        window: see :func:`fedlib.figures.learning_curves`.
         beside: whether the printed values are shown.
 
     Returns:
         what is drawn: see :func:`fedlib.figures.learning_curves`; printed and printed_rounds added.
     """
-    percent = METRICS[metric].factor == 100
-    shown = cells[(cells["metric"] == metric) & (cells["column"] == column)].to_dict("records")
+    drawn = METRICS[metric]
+    shown = cells[cells["metric"] == metric].to_dict("records")
     paper = cells.iloc[0]
     rounds = printed_settings(paper)["rounds"]
     printed: dict[str, float] = {}
@@ -68,14 +61,13 @@ def printed_curves(
                 printed.setdefault(by(history), cell["printed"])
     _, data = learning_curves(
         histories,
-        series,
-        split,
+        drawn.series,
+        drawn.split(*histories),
         printed=printed,
         title=title or paper["label"],
-        percent=percent,
-        log_y=METRICS[metric].smaller,  # errors fall by orders of magnitude
+        log_y=drawn.smaller,  # errors fall by orders of magnitude
         by=by,
-        window=window,
+        window=drawn.window,
         shown=scale(histories, {**paper["given"], "rounds": rounds}),
         ax=ax,
     )

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fedlib import files, plans
-from fedlib.errors import unknown
+from fedlib.errors import require_known, unknown
 from fedlib.paths import data_root, folder, notebook_figures, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
@@ -80,9 +80,8 @@ def check_parameters(known: Iterable[Path], given: Iterable[str]) -> None:
     notebooks = list(known)
     everywhere = {name for notebook in notebooks for name in parameters(notebook)}
     for name in given:
-        if name not in everywhere:
-            whose = "any of these notebooks" if len(notebooks) > 1 else notebooks[0].stem
-            raise unknown(f"parameter of {whose}", name, everywhere)
+        whose = "any of these notebooks" if len(notebooks) > 1 else notebooks[0].stem
+        require_known(f"parameter of {whose}", name, everywhere)
 
 
 def reproduce(

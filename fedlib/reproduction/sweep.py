@@ -68,11 +68,12 @@ def train(
     Returns:
         what failed, a line each.
     """
-    missing = [group for group in groups if group.missing]
+    there = store.paths()
+    missing = [group for group in groups if group.missing(there)]
     if missing:
         files.require_writable(store.root)
     for group in groups:
-        if not group.missing:
+        if not group.missing(there):
             store.drop_checkpoint(group.digests)
     load, failed = _loader(data_root), []
     for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
@@ -129,13 +130,13 @@ def publish(
         Error: runs are missing, or there are none, or the folder is not writable.
     """
     files.require_writable(results, "--to")
-    missing = sum(group.missing for group in groups)
+    there = store.paths()
+    missing = sum(group.missing(there) for group in groups)
     if missing and not partial:
         raise Error(
             f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} --preset "
             f"{preset}, with the same --seed, --part and -p (or publish what is there: --partial)"
         )
-    there = store.paths()
     digests = [digest for group in groups for digest in group.digests if digest in there]
     clients_of = {
         task

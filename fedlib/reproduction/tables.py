@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import papers
+from fedlib.errors import require_known
 from fedlib.paths import read_toml
 
 # Paper -> table -> its notebook, or those of its tasks; other tables of Delta-SGD: ABLATION.
@@ -15,16 +16,24 @@ IMAGES, TEXTS = (str(NOTEBOOKS["delta_sgd"][f"Table {number}"]) for number in ("
 ABLATION = "39_delta_sgd_ablation"
 
 
-def find(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
-    """The cells of a printed table, see :func:`fedlib.papers.cells`.
+def find(
+    paper: str | None = None, item: str | None = None, task: str | None = None
+) -> pd.DataFrame:
+    """The cells of a printed table, of a paper, or (None given) all, see :func:`papers.cells`.
 
     Args:
         paper, item: for instance ``"fedopt"``, ``"Table 1"``.
         task: only this task's.
+
+    Raises:
+        Error: there are none.
     """
     cells = papers.cells()
-    printed = cells[(cells["paper"] == paper) & (cells["item"] == item)]
-    return printed if task is None else printed[printed["task"] == task]
+    for column, wanted in {"paper": paper, "item": item, "task": task}.items():
+        if wanted is not None:
+            require_known(column, wanted, cells[column].unique())
+            cells = cells[cells[column] == wanted]
+    return cells
 
 
 def notebook(paper: str, item: str, task: str) -> str:

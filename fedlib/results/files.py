@@ -22,7 +22,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import logging
 import lzma
 import os
 import platform
@@ -35,7 +34,7 @@ from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -52,8 +51,6 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History, Points
 from fedlib.errors import Error, Failure, first_line
 from fedlib.task import Task
-
-log = logging.getLogger("fedlib")
 
 # Raised whenever files are written that this fedlib's readers could not read.
 FORMAT = b"2"
@@ -79,12 +76,14 @@ class Damaged(Failure):
     """A file of runs does not hold what was written into it.
 
     Attributes:
-        place: the file.
+        places: the files that this process found so, each once.
     """
+
+    places: ClassVar[dict[str, None]] = {}
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"damaged runs {path}: {what}; delete it, then run or publish them again")
-        self.place = str(path)
+        self.places[str(path)] = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Stored:
         Raises:
             Error: a file is missing or not what was written.
         """
-        numbers = columns(self.path)
+        numbers: Columns = cached(_columns, self.path)  # of all runs in the file
         tensors = self.params() if params else {}
         return _Read.of(numbers, tensors, self.config, dict(self.meta))
 
@@ -178,15 +177,6 @@ def open_runs(path: Path) -> Mapping[str, Stored]:
         Error: it is damaged, or made by a fedlib whose runs have other numbers.
     """
     return cached(_open, path)
-
-
-def columns(path: Path) -> Columns:
-    """The numbers of all runs in a file; those of the files read last are kept.
-
-    Raises:
-        Error: as of :func:`open_runs`.
-    """
-    return cached(_columns, path)
 
 
 def cached(read: Any, path: Path) -> Any:
@@ -276,7 +266,7 @@ def _plain(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(known).reset_index(drop=True)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # of the files read last
 def _columns(path: Path, *stamp: int) -> Columns:
     table, runs = _read(path)
     return Columns(table.read(), [run["digest"] for run in runs])
@@ -436,15 +426,11 @@ SINGLE = re.compile(r"-([0-9a-f]{16})\.parquet")
 CONVERTER = "cf91a51"
 
 
-def run_files(root: Path, task: str | None = None) -> Iterator[Path]:
-    """The files of runs in a folder and in its folders, which are tasks'.
-
-    Args:
-        task: only files that may hold runs of this task.
-    """
+def run_files(root: Path) -> Iterator[Path]:
+    """The files of runs in a folder and in its folders, which are tasks'."""
     if not os.path.isdir(root):  # also of a name that nothing can have
         return
-    for pattern in ("*.parquet", f"{safe(task) if task else '*'}/*.parquet"):
+    for pattern in ("*.parquet", "*/*.parquet"):
         for path in sorted(root.glob(pattern)):
             if path.name[0] != ".":  # else it is being written
                 yield path

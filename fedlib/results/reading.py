@@ -14,7 +14,7 @@ import pandas as pd
 from fedlib.algorithms import CLIENT_OPTIMIZERS
 from fedlib.engine.config import TRAINING_KEYS, Configured
 from fedlib.engine.history import History, frame_of
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require_known
 from fedlib.results.files import Stored
 
 log = logging.getLogger("fedlib")
@@ -28,14 +28,16 @@ _CLIENT_NAMES = {method.__name__: name for name, method in CLIENT_OPTIMIZERS.ite
 _PARTS = ("server", "objective", "base", "client")
 
 
-def split_of(history: History) -> str:
-    """``"local"``, all data that the clients hold, where a run was evaluated on them; else test.
+def split_of(*histories: History) -> str:
+    """``"local"``, all data that the clients hold, where all of some runs were evaluated on them;
+    else ``"test"``.
 
     AdaFedAdam writes "test accuracy". That its printed numbers are of all local data, those trained
     on included, is an inference: on Synthetic, whose data are exact, the spreads over clients lie
     nearer to print there than on the test examples.
     """
-    return "local" if history.metrics("local") else "test"
+    known = bool(histories) and all(history.metrics("local") for history in histories)
+    return "local" if known else "test"
 
 
 def hyperparameter(run: Run, key: str) -> Any:
@@ -57,8 +59,7 @@ def hyperparameter(run: Run, key: str) -> Any:
         (0.25, 2)
     """
     known = hyperparameters(run)
-    if key not in known:
-        raise unknown(f"hyperparameter of {run.config.algorithm}", key, known)
+    require_known(f"hyperparameter of {run.config.algorithm}", key, known)
     return known[key]
 
 
@@ -104,8 +105,7 @@ def option(run: Run, name: str) -> Any:
         Error: the task has no such option.
     """
     options = run.config.task["options"]
-    if name not in options:
-        raise unknown(f"option of task {run.config.task['name']}", name, options)
+    require_known(f"option of task {run.config.task['name']}", name, options)
     return options[name]
 
 

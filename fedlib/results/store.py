@@ -18,7 +18,7 @@ from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import TRAINING_KEYS, Configured, Settings, unnamed
 from fedlib.engine.history import History, frame_of
 from fedlib.engine.run import Execution, combinations, ends, repeated
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require_known, unknown
 from fedlib.results import reading
 from fedlib.results.files import (
     SINGLE,
@@ -149,8 +149,7 @@ class Store:
         configured = []
         for request in requests:
             for key in request:
-                if key not in settings:
-                    raise unknown("keyword of a request", key, settings)
+                require_known("keyword of a request", key, settings)
             merged = {**common, **request}
             if "algorithm" not in merged:
                 what = f"request {dict(request)!r} names no algorithm"
@@ -273,23 +272,20 @@ class Store:
         raise Error(f"no run {digest} in {self.root}; see Store.frame() or run its notebook")
 
     @checked
-    def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
+    def stored(self, published: bool = False) -> list[Stored]:
         """All sound runs without their numbers, oldest first; damaged ones are logged and left out.
 
         Of a run that was published twice the newer counts: it may have been evaluated on more.
 
         Args:
-            task: only runs of this task.
             published: the published runs as well.
         """
         runs: dict[str, Stored] = {}
         for path in self._published() if published else ():
             for digest, run in _sound_runs(path).items():
                 runs[digest] = max(runs.get(digest, run), run, key=_created)
-        for path in reversed(_newest(run_files(self.root, task))):
+        for path in reversed(_newest(run_files(self.root))):
             runs |= _sound_runs(path)
-        if task is not None:
-            runs = {key: run for key, run in runs.items() if run.config.task["name"] == task}
         return sorted(runs.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
     def _published(self) -> Iterator[Path]:

@@ -91,7 +91,7 @@ OWN = {
     "Store": {"published": ["."]},
     "Store.runs": {"requests": [{"overrides": {"server_lr": 1.0}}], "algorithm": "fedavg"},
     "Store.grid": {"server_lr": [1.0]},
-    "Store.stored": {"task": "mine"},
+    "Store.stored": {"published": True},
     "silos": {"beta": 10.0},
     "shards": {"shards_per_client": 2},
     "fixed_classes": {"classes_per_client": 1},

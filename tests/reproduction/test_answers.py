@@ -49,5 +49,5 @@ def test_answers_come_in_order_and_each_task_is_loaded_once(store, trained):
 def test_a_refused_request_says_so_before_anything_trains(store, trained):
     bad = [Request("quadratic", "fedavg", "a"), Request("quadratic", "fedavg", "a", {"tau": 1.0})]
     refused("unknown override for fedavg 'tau'", answers.answer, store, bad, "quick")
-    refused("unknown override for fedavg 'tau'", answers.survey, store, bad, "quick")
+    refused("unknown override for fedavg 'tau'", answers.survey, bad, "quick")
     assert not trained

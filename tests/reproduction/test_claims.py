@@ -71,7 +71,8 @@ def verdict(id, *frames, preset="quick"):
     statements = []
     for frame in frames:
         with suppress(Missing):
-            statements += claims.EVIDENCE[id].measure(frame)
+            for statement in claims.EVIDENCE[id].measure(frame):
+                statements.append(replace(statement, printed=preset == claims.PRINTED))
     known = statements and all(statement.margins for statement in statements)
     return claims.Verdict(id, preset, tuple(statements)).verdict if known else None
 

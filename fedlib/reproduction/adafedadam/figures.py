@@ -44,11 +44,6 @@ def best_fedprox(histories: Sequence[History]) -> list[History]:
     return [h for h in histories if h.config.algorithm != "fedprox" or h in best]
 
 
-def common_split(histories: Sequence[History]) -> str:
-    """What all of these runs were evaluated on: ``"local"``, or ``"test"``."""
-    return "local" if all(split_of(history) == "local" for history in histories) else "test"
-
-
 def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
     """A row per setup that was run: average, worst 30 %, density of the final local accuracies,
     over all local data where all runs have them, see :func:`fedlib.results.reading.split_of`.
@@ -62,15 +57,11 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     with style.panels(len(shown), 3, (7.5, 2.1 * len(shown))) as (figure, panels):
         for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, cells.iloc[0]["task"]))
-            split, label = common_split(runs), style.name(cells.iloc[0]["label"])
+            split, label = split_of(*runs), style.name(cells.iloc[0]["label"])
             whole = all(run.config.task["preset"] == "paper" for run in runs)
-            for ax, word, metric, series in (
-                (left, "average", "avg", "accuracy"),
-                (middle, "worst 30 %", "worst30", "accuracy_worst_30_weighted"),
-            ):
-                how: dict[str, Any] = {"series": series, "split": split, "beside": whole}
-                how |= {"title": f"{label}: {word}", "window": 1}
-                data = printed_curves(cells, runs, metric, **how, ax=ax)
+            for ax, word, metric in ((left, "average", "avg"), (middle, "worst 30 %", "worst30")):
+                title = f"{label}: {word}"
+                data = printed_curves(cells, runs, metric, title=title, beside=whole, ax=ax)
                 frames.append(data.assign(panel=word))
                 if not whole:
                     frames[-1]["printed_rounds"] = None
@@ -119,7 +110,7 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
         printed_error and printed_rsd of Table 5. Means over :meth:`History.window`, over all local
         data where all runs have them, see :func:`fedlib.results.reading.split_of`.
     """
-    split, rows = common_split(histories), []
+    split, rows = split_of(*histories), []
     for history in best_fedprox(histories):
         mean, spread, mean_alike, spread_alike, worst = (
             history.final(name, split) for name in (*WEIGHTED, *ALIKE, "accuracy_worst_30")
@@ -149,7 +140,7 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     adafedadam = [history for history in histories if history.config.algorithm == "adafedadam"]
     if not adafedadam:
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
-    split = common_split(histories)
+    split = split_of(*histories)
     curves, table = _curves(adafedadam, split), tradeoff(histories)
     runs, whole = list(histories), all(h.config.task["preset"] == "paper" for h in histories)
     with style.panels(1, 3, (8.5, 2.9), width_ratios=(1, 1, 1.3)) as (figure, axes):

@@ -5,7 +5,7 @@ The paper's drawing is not in its text; this one is computed from Algorithms 1 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,34 +27,21 @@ COLORS = ("#CC79A7", "#009E73")
 DRAWN = 0.3  # of a gradient's length
 
 
-@dataclass(frozen=True)
-class Round:
-    """What one round makes of the server's model.
-
-    Attributes:
-        paths: the local steps, ``[clients, steps + 1, 2]``.
-        gradients: of the clients' objectives at the server's model, ``[clients, 2]``.
-        updates: U_k, ``[clients, 2]``: as long as the gradients.
-        certainties: C_k, ``[clients]``.
-        pseudo_gradient, certainty: g ``[2]`` and C, of weights p_k (in the first round I_k = 1).
-    """
-
-    paths: np.ndarray
-    gradients: np.ndarray
-    updates: np.ndarray
-    certainties: np.ndarray
-    pseudo_gradient: np.ndarray
-    certainty: float
-
-
 def optimum() -> np.ndarray:
     """The minimiser of the weighted mean objective, ``[2]``."""
     steep = np.einsum("k,kij->ij", SHARES, CURVATURES)
     return np.linalg.solve(steep, np.einsum("k,kij,kj->i", SHARES, CURVATURES, MINIMISERS))
 
 
-def one_round(x: np.ndarray) -> Round:
-    """Algorithm 2 without fairness control (alpha = 0), from the server's model ``[2]``."""
+def one_round(x: np.ndarray) -> SimpleNamespace:
+    """Algorithm 2 without fairness control (alpha = 0), from the server's model ``[2]``.
+
+    Returns:
+        paths, the local steps ``[clients, steps + 1, 2]``; gradients of the clients' objectives at
+        the server's model, ``[clients, 2]``; updates U_k, ``[clients, 2]``: as long as the
+        gradients; certainties C_k, ``[clients]``; pseudo_gradient and certainty: g ``[2]`` and C,
+        of weights p_k (in the first round I_k = 1).
+    """
     paths = [np.stack([x, x])]
     for _ in range(STEPS):
         paths.append(paths[-1] - CLIENT_LR * _gradients(paths[-1]))
@@ -62,13 +49,13 @@ def one_round(x: np.ndarray) -> Round:
     # e_k: the rate of the one step that would go as far as the client went.
     e = np.linalg.norm(moved, axis=1) / np.linalg.norm(gradients, axis=1)
     updates, certainties = -moved / e[:, None], np.log(e / CLIENT_LR) + 1
-    return Round(
-        np.stack(paths, 1),
-        gradients,
-        updates,
-        certainties,
-        SHARES @ updates,
-        float(SHARES @ certainties),
+    return SimpleNamespace(
+        paths=np.stack(paths, 1),
+        gradients=gradients,
+        updates=updates,
+        certainties=certainties,
+        pseudo_gradient=SHARES @ updates,
+        certainty=float(SHARES @ certainties),
     )
 
 
@@ -149,7 +136,7 @@ def _arrow(ax: Axes, way: np.ndarray, text: str, color: str, offset: tuple[float
     ax.annotate(text, tip, offset, textcoords="offset points", color=color, fontsize=6)
 
 
-def _data(first: Round, best: np.ndarray, walked: dict[str, np.ndarray]) -> pd.DataFrame:
+def _data(first: SimpleNamespace, best: np.ndarray, walked: dict[str, np.ndarray]) -> pd.DataFrame:
     """All that is drawn: what, which client, step or round, the point or vector, and C."""
     rows: list[tuple[str, int | None, int | None, float, float, float | None]] = []
     for k in range(2):

@@ -37,7 +37,6 @@ from fedlib.results.reading import client_label, group, hyperparameters, option
 from fedlib.results.selection import settings
 from fedlib.tasks.auto_tuned import SMALLER
 
-NAN = float("nan")
 # The paper's names of tasks; that of a network of which there is one is left out.
 LABELS = {task: label.removesuffix(" CNN") for label, task in IMAGE_TASKS.items()}
 # A panel of curves: task and alpha. The text does not print the alphas of Figure 1. (A) is the
@@ -67,7 +66,7 @@ PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
     alpha=TABLE_1["options"].str["alpha"].astype(float),
     algorithm=TABLE_1["row"].map(client_of),
     source="printed",
-    std=NAN,
+    std=np.nan,
     seeds=0,
 )
 # So many points of accuracy a panel of Figure 4 shows at least: it says how little delta matters.
@@ -108,14 +107,14 @@ def curves(
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     if apart and len(shown) == 1:
-        return _one_by_one(*shown[0])
+        return _one_by_one(*shown[0][1:])
     frames = []
     with _panels(len(shown), 3.2) as (figure, axes):
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
             title = f"{problem(runs[0])}, α = {alpha:g}"
-            options: dict[str, Any] = {"title": title, "by": client_label, "window": 1, "ax": ax}
-            options |= {"column": f"alpha {alpha:g}", "beside": _whole(runs)}
-            data = printed_curves(TABLE_1[TABLE_1["task"] == task], runs, "avg", **options)
+            cells = TABLE_1[(TABLE_1["task"] == task) & (TABLE_1["column"] == f"alpha {alpha:g}")]
+            options: dict[str, Any] = {"by": client_label, "beside": _whole(runs), "ax": ax}
+            data = printed_curves(cells, runs, "avg", title=title, **options)
             if not _whole(runs):
                 data = data.drop(columns=["printed", "printed_rounds"])
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
@@ -123,7 +122,7 @@ def curves(
     return figure, pd.concat(frames, ignore_index=True)
 
 
-def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
+def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
     """A panel a method, before the grey curves of the others: eight bands would hide each other."""
     data = learning_curves(runs, by=client_label, window=1)[1].assign(alpha=alpha)
     groups = dict(list(data.groupby("algorithm", sort=False)))

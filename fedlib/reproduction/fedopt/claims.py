@@ -40,12 +40,6 @@ WORDS, TAGS = "stackoverflow_nwp", "stackoverflow_lr"
 EXCEPTIONS = ("emnist_ae", TAGS)
 
 
-def metric_of(frame: pd.DataFrame) -> str:
-    """The metric that the paper prints for the frame's task."""
-    known = set(frame["metric"])
-    return next(name for name in ("recall_at_5", "mse_x1000", "accuracy") if name in known)
-
-
 # ---------------------------------------------------------------------------- notebooks 10 to 16
 
 
@@ -103,7 +97,7 @@ def dense_equal(frame: pd.DataFrame) -> Iterator[Statement]:
 
 def scaffold(frame: pd.DataFrame) -> Iterator[Statement]:
     """SCAFFOLD ends at most 1 point above FedAvg; a squared error, at least at 0.9 of FedAvg's."""
-    metric = metric_of(frame)
+    metric = outcomes.printed_metric(set(frame["metric"]))
     end = finals(frame[frame["algorithm"].isin(["scaffold", "fedavg"])], metric)
     ours, plain = one(end, "scaffold"), one(end, "fedavg")
     if metric == "mse_x1000":
@@ -141,7 +135,7 @@ def fixed_tau(frame: pd.DataFrame) -> Iterator[Statement]:
     if set(frame["task"]) == {TAGS}:
         raise Missing("a task but the paper's exception")
     for task, part in repeated_most(frame):
-        metric = metric_of(part)
+        metric = outcomes.printed_metric(set(part["metric"]))
         end = finals(part, metric, "algorithm", "tau")
         by = end.groupby(level="algorithm")
         if by.size().min() < 2:
@@ -168,12 +162,11 @@ def inverse_rates(cells: pd.DataFrame) -> Iterator[Statement]:
     Args:
         cells: of :func:`outcomes.collect`.
     """
-    seeds = cells.groupby("task")["seed"].nunique()
-    tasks = [task for task in seeds[seeds == seeds.max()].index if task not in EXCEPTIONS]
-    if not tasks:
+    dense = {task: part for task, part in repeated_most(cells) if task not in EXCEPTIONS}
+    if not dense:
         raise Missing("dense task")
-    for task in tasks:
-        slopes = outcomes.slopes(cells[cells["task"] == task]).unstack("seed").dropna(axis=1)
+    for task, part in sorted(dense.items()):
+        slopes = outcomes.slopes(part).unstack("seed").dropna(axis=1)
         if slopes.empty:
             raise Missing(task)
         slopes.columns = pd.MultiIndex.from_product([slopes, [MEAN]], names=["seed", "round"])
@@ -234,7 +227,6 @@ def _of_table_1(
 
 
 _LAST = partial(numbers, window=History.window)
-_AND_CENTRAL = (*CURVES, "centralized")
 
 
 EVIDENCE = (
@@ -249,7 +241,7 @@ EVIDENCE = (
         dense_equal,
         "emnist_cr",
         "shakespeare",
-        parts=_AND_CENTRAL,
+        parts=(*CURVES, "centralized"),
         each="label",
     ),
     Evidence("fedopt-scaffold", dict.fromkeys(FEDOPT.values(), CURVES), scaffold),

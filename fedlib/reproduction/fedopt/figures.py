@@ -145,7 +145,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
             task, metric = cells.iloc[0][["task", "metric"]]
             runs = of_task(histories, task)
             whole = all(run.config.rounds == tasks.rounds(task, "paper") for run in runs)
-            data = printed_curves(cells, runs, metric, series=metric, beside=whole, ax=ax)
+            data = printed_curves(cells, runs, metric, beside=whole, ax=ax)
             if METRICS[metric].smaller:
                 ax.set_ylabel(f"{ax.get_ylabel()} (lower is better)")
             frames.append(data.assign(metric=metric))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
@@ -36,8 +36,7 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
     """
     rows = []
     for history in histories:
-        recorded = history.metrics()
-        metric = next(name for name in PRINTED if name in recorded)
+        metric = printed_metric(history.metrics())
         known = hyperparameters(history)
         rows.append(
             {
@@ -54,6 +53,11 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def printed_metric(recorded: Collection[str]) -> str:
+    """The metric that the paper prints for a task of which these are recorded."""
+    return next(name for name in PRINTED if name in recorded)
 
 
 def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:

@@ -30,7 +30,6 @@ from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS
 from fedlib.reproduction.printed import of_task
 
-AXES = ["server_lr", "client_lr"]
 # The colours tell points of percent apart down to so many below the best, errors up to its double.
 BELOW, DOUBLE = 15.0, 2.0
 # Of a figure, in inches; of a number's four letters, in ems; the smallest that can be read.
@@ -83,7 +82,7 @@ def _map(
     import seaborn as sns  # here: it takes seconds, and most commands draw nothing
     from seaborn.utils import relative_luminance
 
-    cells = part.pivot(index=AXES[0], columns=AXES[1])
+    cells = part.pivot(index="server_lr", columns="client_lr")
     gone = cells["hatched"].to_numpy(bool)
     values = cells["performance"].astype(float).where(~gone)
     size = 72 * 0.82 * WIDTH / panels / values.shape[1] / FOUR

@@ -140,15 +140,13 @@ def _table_2() -> pd.DataFrame:
 
 
 _CURVES = {"38_mime_ablation": ("curves",)}
-_PROX = {"38_mime_ablation": ("prox",)}
-_TABLE = {"24_mime_emnist": (), "25_mime_text": ()}
 EVIDENCE: tuple[Evidence, ...] = (
     Evidence("mime-beats", _CURVES, beats, lines),
     Evidence("mime-momentum", _CURVES, momentum, lines),
     Evidence("mime-fixed-state", _CURVES, fixed_state, lines),
     Evidence(
         "mime-table",
-        _TABLE,
+        {"24_mime_emnist": (), "25_mime_text": ()},
         table,
         partial(
             numbers,
@@ -157,5 +155,5 @@ EVIDENCE: tuple[Evidence, ...] = (
         ),
         _table_2,
     ),
-    Evidence("mime-prox", _PROX, proximal, lines),
+    Evidence("mime-prox", {"38_mime_ablation": ("prox",)}, proximal, lines),
 )

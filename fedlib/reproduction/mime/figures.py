@@ -150,10 +150,7 @@ def _draw(
 ) -> pd.DataFrame:
     """Lines into some axes; what is drawn, with the settings."""
     shown = [history for runs in best.values() for history in runs]
-    percent = metric == "accuracy"
-    _, data = learning_curves(
-        shown, metric, title=title, percent=percent, by=by, looks=looks, ax=ax
-    )
+    _, data = learning_curves(shown, metric, title=title, by=by, looks=looks, ax=ax)
     chosen = {name: hyperparameters(runs[0]) for name, runs in best.items()}
     for name in PLAIN & set(chosen):
         chosen[name]["momentum"] = 0.0

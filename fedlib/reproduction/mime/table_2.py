@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pandas as pd
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
@@ -19,20 +19,16 @@ from fedlib.reproduction.printed import of_task, of_these
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, winners
 
-NAN = float("nan")
 LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
 
 
-def base_of(history: History) -> str:
-    """``"SGD"``, ``"Momentum"`` or ``"Adam"``: the base optimizer of Mime, or FedAvg's server's."""
-    method = history.config.method
-    return str(method["base" if "base" in method else "server"]["type"])
-
-
 def row_of(history: History) -> tuple[str, str]:
-    """A run's row of Table 2: (base, "FedAvg", "MimeLite" or "Mime")."""
-    names = {look: name for name, look in LOOKS.items()}
-    return base_of(history), names.get(history.config.algorithm, "FedAvg")
+    """A run's row of Table 2: the base optimizer of Mime, or FedAvg's server's, as ``"Adam"``; and
+    "FedAvg", "MimeLite" or "Mime".
+    """
+    names, method = {look: name for name, look in LOOKS.items()}, history.config.method
+    base = method["base" if "base" in method else "server"]["type"]
+    return str(base), names.get(history.config.algorithm, "FedAvg")
 
 
 def rows(histories: Sequence[History]) -> dict[tuple[str, str], History]:
@@ -64,7 +60,6 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
         raise Error("no runs to draw; give at least one history")
     panels = {base: [run for row, run in chosen.items() if row[0] == base] for base, _ in chosen}
     frames = {}
-    percent = metric == "accuracy"
     size = (1.1 + 1.4 * len(panels), 2.7)
     with style.panels(1, len(panels), size, sharey=True) as (figure, axes):
         for ax, (base, runs) in zip(axes, panels.items(), strict=True):
@@ -72,8 +67,7 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
                 runs,
                 metric,
                 title=base,
-                percent=percent,
-                log_y=not percent,
+                log_y=metric == "loss",
                 legend=False,
                 window=1,
                 by=lambda run: LOOKS[row_of(run)[1]],
@@ -81,10 +75,6 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
             )
             ax.xaxis.set_major_locator(MaxNLocator(3, integer=True))
             ax.label_outer()
-        if not percent:
-            axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            axes[0].yaxis.set_minor_locator(NullLocator())
         shared_legend(figure)
     return figure, pd.concat(frames, names=["base"]).droplevel(1).reset_index()
 
@@ -108,7 +98,7 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
     by_digest = {history.config.digest: history for history in histories}
     costs = []
     for task, runs in zip(frame["task"], frame["runs"], strict=True):
-        cost = (NAN, NAN, NAN)
+        cost = (math.nan, math.nan, math.nan)
         if runs:
             run = by_digest[runs[0]]
             log_rate = math.log10(hyperparameter(run, "client_lr"))
@@ -126,4 +116,4 @@ def _parameters(histories: Sequence[History]) -> float:
         if history.config.algorithm == "fedavg":
             sent = history.series("floats_down", "communication")
             return round(float(sent.iloc[0]) / history.config.clients_per_round)
-    return NAN
+    return math.nan
