@@ -51,7 +51,7 @@ STYLE = "fedlib.figures.fedlib"  # the file fedlib.mplstyle beside this one
 # Behind what is drawn from small problems in place of the papers'.
 TINT = "#F6F2E6"
 # Of a subtitle fit into an inch.
-LETTERS = 23
+LETTERS = 26
 
 
 def look(algorithm: str) -> Look:
@@ -88,7 +88,8 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
     if lines:
         look: dict[str, Any] = {"fontsize": 6, "color": "0.4", "va": "bottom", "linespacing": 1.1}
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        ax.annotate("\n".join(lines), (0, 1), (0, 3), **place, **look).set_in_layout(False)
+        shown = ax.annotate("\n".join(lines), (0, 1), (0, 3), **place, **look)
+        shown.set_in_layout(bool(spec and spec.is_last_col()))  # not beyond the figure's edge
     if small:
         ax.set_facecolor(TINT)
 
