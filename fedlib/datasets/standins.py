@@ -200,9 +200,8 @@ def _written(
     column = ((size * x + slant * y + right + 1) * side - 1) / 2
     row = ((size * y + down + 1) * side - 1) / 2
     small = originals.shape[-1]
-    place = ((np.arange(side) + 0.5) * small / side - 0.5).clip(
-        0, small - 1
-    )  # edges go on outwards
+    place = (np.arange(side) + 0.5) * small / side - 0.5
+    place = place.clip(0, small - 1)  # edges go on outwards
     moved = _bilinear(_bilinear(originals / 16, place[:, None], place), row, column)
     ink = np.power(moved.clip(0, 1), hand["width"][:, None, None]) * hand["pressure"][:, None, None]
     return np.round(ink * 255).astype(np.uint8)
