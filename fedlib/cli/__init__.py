@@ -95,9 +95,11 @@ def _status() -> int:
             print(message)
             return 0
         return _fail(f"{message} Try --help.", 2)
-    except (KeyboardInterrupt, Interrupted) as stop:
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except Interrupted as stop:
         # A run that could save its state says where; the same command continues it.
-        return _fail(str(stop) or "interrupted", 128 + getattr(stop, "signal", signal.SIGINT))
+        return _fail(str(stop), 128 + stop.signal)
     except Terminated:
         return _fail("terminated", 143)
     except BrokenPipeError:  # whoever read the output has read enough

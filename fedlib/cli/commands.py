@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 import textwrap
 from collections import Counter
@@ -58,7 +59,15 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared
 
 
 class Interrupted(Exception):
-    """Ctrl-C, with what there is to say about it, which Typer would not hand on."""
+    """Ctrl-C or a run that was stopped, which Typer would not hand on.
+
+    Attributes:
+        signal: the number of the signal that came.
+    """
+
+    def __init__(self, stop: KeyboardInterrupt) -> None:
+        super().__init__(str(stop) or "interrupted")
+        self.signal: int = getattr(stop, "signal", signal.SIGINT)
 
 
 class _Command(typer.core.TyperCommand):
@@ -73,7 +82,7 @@ class _Command(typer.core.TyperCommand):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            raise Interrupted(str(stop) or "interrupted") from None
+            raise Interrupted(stop) from None
 
 
 class _Light(_Command):
