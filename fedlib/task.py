@@ -188,8 +188,8 @@ class ClientData:
         if client:
             require_owners(f"client data: field {client!r}", np.array(owners, dtype=object))
             names = pd.Series(owners).map(str)
-            own = names.groupby(names).indices
-            return cls(x, y, list(own.values()), list(own))
+            by_owner = names.groupby(names).indices
+            return cls(x, y, list(by_owner.values()), list(by_owner))
         return cls(
             x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), [*given] if named else ()
         )
@@ -319,13 +319,13 @@ def checked_parts(what: str, parts: Iterable[Any], count: int) -> list[np.ndarra
     Raises:
         Error: one is no list of indices, or has one that is no example's; names the client.
     """
-    found = [indices(f"{what}the part of client {i}", part) for i, part in enumerate(parts)]
-    for client, part in enumerate(found):
+    read = [indices(f"{what}the part of client {i}", part) for i, part in enumerate(parts)]
+    for client, part in enumerate(read):
         if len(part) and not 0 <= part.min() <= part.max() < count:
             outside = part[(part < 0) | (part >= count)][0]
             has = f"{what}client {client} has example {outside}, outside 0..{count - 1}"
             raise Error(f"{has}; check the partition")
-    return found
+    return read
 
 
 def _require_plain(what: str, model: nn.Module) -> None:

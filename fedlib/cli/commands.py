@@ -498,8 +498,8 @@ def sweep(
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
     require_backend(backend)
-    found = _gpus(device, jobs) if executor == "local" else 0  # refuses a device that is not there
-    gpus = 0 if shard else found
+    seen = _gpus(device, jobs) if executor == "local" else 0  # refuses a device that is not there
+    gpus = 0 if shard else seen
     given = parse_pairs(parameter, "--parameter")
     plans = sweep.plans(names or (), preset, seed, given, part or ())
     requests = [request for requests in plans.values() for request in requests]

@@ -272,9 +272,11 @@ class FlatModel(Vector):
         with self.statistics.tracking(x[self.size :]):
             self.put(self.views(x[: self.size]))
             self.statistics.put_values(0)
-            named = self.model.state_dict()
-            self.put(self.original)
-            self.statistics.put(self.statistics.original)
+            try:
+                named = self.model.state_dict()
+            finally:
+                self.put(self.original)
+                self.statistics.put(self.statistics.original)
         # Batches tracked nobody counts here, and their number need not be loaded.
         return {
             name: tensor.cpu().clone()
@@ -386,8 +388,8 @@ class FlatModel(Vector):
         for row in range(len(leaves[0])):
             mask = None if real is None else real[row // (len(leaves[0]) // len(real))]
             with layers.real_examples(mask), self.statistics.of_row(row) as statistics:
-                own = [leaf[row] for leaf in leaves]
-                outputs.append(self._row(function, False, own, *(part[row] for part in given)))
+                alone = [leaf[row] for leaf in leaves]
+                outputs.append(self._row(function, False, alone, *(part[row] for part in given)))
                 moved.append(statistics.moved)
         self.statistics.gather(moved, self.model.training)
         return _each_part(lambda *rows: torch.stack(rows), *outputs)

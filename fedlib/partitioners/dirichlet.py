@@ -258,7 +258,7 @@ def silos(labels: ArrayLike, clients: Count, beta: Concentration, seed: Seed) ->
     y = checks.labels("labels", labels)
     checks.enough(clients, clients, len(y))
     classes, counts = np.unique(y, return_counts=True)
-    least = 1 / (10.0 * clients)
+    least = 1 / (10.0 * clients)  # a float: ten times a small integer of NumPy's may not fit it
     generator = numpy_generator(seed, "partition silos")
     for _ in range(TRIES):
         q = generator.dirichlet(np.full(clients, beta), size=len(classes))
