@@ -1,8 +1,8 @@
 """Which stored runs belong to a printed cell, and which of them count.
 
-A cell takes the best runs there are: the paper's own settings before reduced ones, real data before
-stand-ins, then the longest and newest; always with the task's own hyperparameters (the paper's).
-Several seeds of the same configuration are averaged.
+A cell takes the best runs there are: real data before stand-ins, the paper's preset before others,
+the fewest departures from the paper's settings, then the longest and newest; always with the task's
+own hyperparameters (the paper's). Several seeds of the same configuration are averaged.
 """
 
 from __future__ import annotations
@@ -355,9 +355,9 @@ def over_splits(chosen: Sequence[Run], setting: Sequence[Run]) -> list[Run]:
 
 def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
     return (
-        not departures(cell, config),
         not config.task["stand_in"],
         config.task["preset"] == "paper",
+        -len(departures(cell, config)),
         config.rounds,
         -config.eval_every,
     )
