@@ -36,6 +36,19 @@ def test_what_runs_decide_is_a_number_that_the_code_writes_or_none(page):
     assert not re.findall(r".*(?<![\w.^])[1-9]\d*\.\d.*|.*\d ?%.*|.*\bpoints?\b.*", text)
 
 
+HOURS = re.compile(r"^\| `(\w+)` \|.*\| ([\d.]+) \| [^|]* \|$", re.M)
+
+
+def test_cards_of_notebooks_have_the_core_hours_of_the_pages():
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "results").glob("*.md"))
+    hours, said = dict(HOURS.findall(pages)), {}
+    for name in hours:
+        card = (ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8")
+        found = re.search(r"laptop[^;:]*: ([\d.]+) core-hours", card)
+        said[name] = found and found[1]
+    assert said == hours and len(hours) > 20
+
+
 def test_readme_has_the_speeds_of_the_page_on_speed():
     page = (ROOT / "docs" / "speed.md").read_text("utf-8")
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
