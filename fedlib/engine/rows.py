@@ -205,7 +205,7 @@ def _quiet() -> Iterator[None]:
 # What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values,
 # NumPy.
 NO_VMAP = ("atching rule", "vmap", "data pointer")
-NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 class FlatModel(Vector):
