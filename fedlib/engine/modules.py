@@ -69,7 +69,7 @@ def suit(
     trial.move()
     trial.require_unchanged()
     mixes = [trial.mixes(training) for training in (True, False)]
-    if any(mixes):
+    if any(mixes) or trial.counts_padding(model):
         model.see_real_examples_only()
     model.carries_rows = model.carries_rows and trial.carries_rows(min(2, configurations))
     if not model.carries_rows:
@@ -179,6 +179,25 @@ class ModuleTrial(Trial):
                 x[:1].clone(),
             )
         return mixes
+
+    def counts_padding(self, model: FlatModel) -> bool:
+        """Whether outputs in training change with how much padding is behind their examples.
+
+        So they do where dropout sees another axis first than the examples', as of ``[T, B, F]``.
+        """
+        rows, count = FlatModel(self.model.train(), self.dtype, self.device), 4 * EXAMPLES
+        rows.copies_inputs, rows.carries_rows = model.copies_inputs, False
+        x = self._inputs(self._spread(count + 1), True).unsqueeze(0)
+        real = torch.arange(count + 1, device=self.device).unsqueeze(0) < count
+        leaves, key = rows.leaves(rows.initial().unsqueeze(0)), torch.zeros_like(real[:, 0]).long()
+
+        def outputs(length: int) -> Tensor:
+            with randomness.masks(key), real_examples(real[:, :length]), torch.no_grad():
+                made: Tensor = rows.rows(leaves, x[:, :length].clone())
+            return made[:, :count]
+
+        what = f"{self.named} on {count + 1} examples"
+        return _differ(*(called(what, outputs, n) for n in (count, count + 1)), rounding=OF_ONE)
 
     def carries_rows(self, configurations: int) -> bool:
         """Whether rows at once give what each gives alone, without torch's own random numbers.

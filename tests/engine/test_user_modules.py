@@ -11,7 +11,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
-from fedlib.models.layers import Conv2d, GroupNorm, Linear
+from fedlib.models.layers import Conv2d, Dropout, GroupNorm, Linear
 from tests.engine.reference import assert_rows_agree
 from tests.refusals import refused
 
@@ -101,6 +101,19 @@ def inner(net, x):
     for layer in net.inner:
         x = layer(x)
     return x
+
+
+def steps_first(net, x):
+    """Dropout of ``[T, B, F]``, as many have it around ``nn.LSTM``."""
+    return net.inner[0](x.unflatten(-1, (4, 2)).transpose(0, 1)).transpose(0, 1).flatten(1)
+
+
+class StepsFirst(Dropout):
+    """The same where there may be rows: ``[(R,) B, 8]``."""
+
+    def forward(self, x):
+        steps = x.unflatten(-1, (4, 2)).transpose(-3, -2)
+        return super().forward(steps).transpose(-3, -2).flatten(-2)
 
 
 def written(net, x):
@@ -218,6 +231,10 @@ DRAWING = {
     "with rows": lambda: Rows(lambda net, x: F.dropout(x, 0.3, net.training)),
     "RReLU": lambda: Net(inner, nn.RReLU()),
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True)),
+    "along steps": lambda: Net(steps_first, nn.Dropout(0.5)),
+    "along steps, with rows": lambda: Rows(
+        lambda net, x: x, nn.Sequential(StepsFirst(), Linear(8, 2))
+    ),
 }
 # Forward passes that look across their batch: they see no padding.
 MIXING = {
