@@ -646,7 +646,8 @@ class Task:
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise Error(f"task {self.name}: these are not its parameters: {reason}") from None
-        return model.eval()
+        model.eval()
+        return model
 
     def _made(self) -> nn.Module:
         model = called(f"task {self.name}: model()", self.model)

@@ -100,7 +100,7 @@ class ModuleTrial(Trial):
             statistics = Statistics(model)
             statistics.values = self.statistics  # which earlier calls have moved
             statistics.put_values(0)
-            outputs.append(self._outputs(model.train(training), inputs))
+            outputs.append(self._outputs(model, inputs, training))
         if _differ(*outputs):
             raise Error(
                 f"{self.named} gives other outputs after earlier calls, with the same parameters "
@@ -118,7 +118,7 @@ class ModuleTrial(Trial):
             scale, noise = old.square().mean().sqrt(), torch.randn_like(old)
             parameter.data += 0.05 * (scale * noise if scale else noise.abs())
         try:
-            taken = self._outputs(self.model.train(), self._inputs(self._spread(2), True))
+            taken = self._outputs(self.model, self._inputs(self._spread(2), True))
         except Error:
             taken = torch.full((1,), torch.nan)
         if not taken.isfinite().all():
@@ -137,7 +137,7 @@ class ModuleTrial(Trial):
             for name, parameter in named.items():
                 parameter.data.copy_(scale * before[name])
             with contextlib.suppress(Error):  # the model does not take such ones
-                self._outputs(self.model.train(), self._inputs(self._spread(2), True))
+                self._outputs(self.model, self._inputs(self._spread(2), True))
             for name, parameter in named.items():
                 if not torch.equal(parameter, scale * before[name]):
                     raise Error(
@@ -156,12 +156,11 @@ class ModuleTrial(Trial):
                 in evaluation.
         """
         x = self._inputs(self._spread(EXAMPLES), training)
-        self.model.train(training)
         real = torch.tensor([False, *[True] * (EXAMPLES - 2), False], device=self.device)
 
         def outputs(batch: Tensor) -> Tensor:
             with real_examples(real):
-                return self._outputs(self.model, batch)[1:-1]
+                return self._outputs(self.model, batch, training)[1:-1]
 
         wanted = outputs(x.clone())
         mixes = False
@@ -185,7 +184,7 @@ class ModuleTrial(Trial):
 
         So they do where dropout sees another axis first than the examples', as of ``[T, B, F]``.
         """
-        rows, count = FlatModel(self.model.train(), self.dtype, self.device), 4 * EXAMPLES
+        rows, count = FlatModel(self.model, self.dtype, self.device), 4 * EXAMPLES
         rows.copies_inputs, rows.carries_rows = model.copies_inputs, False
         x = self._inputs(self._spread(count + 1), True).unsqueeze(0)
         real = torch.arange(count + 1, device=self.device).unsqueeze(0) < count
@@ -204,7 +203,7 @@ class ModuleTrial(Trial):
 
         Not so where a parameter is used past fedlib's layers, or meets a frozen one.
         """
-        rows = FlatModel(self.model.train(), self.dtype, self.device)
+        rows = FlatModel(self.model, self.dtype, self.device)
         x = self._inputs(self._spread(6), True).unflatten(0, (2, 3))
         x0, keys = rows.initial(), torch.arange(2, device=self.device)
         scale = torch.linspace(0.8, 1.2, 2 * configurations).unsqueeze(1)
@@ -236,7 +235,6 @@ class ModuleTrial(Trial):
         """
         numbers = self._spread(2)
         x, y = self._inputs(numbers, True), self.task.train.y[numbers].to(self.device)
-        self.model.train()
         rows = FlatModel(self.model, self.dtype, self.device)
         rows.copies_inputs, rows.carries_rows = model.copies_inputs, False
         if model.mixes:
@@ -327,7 +325,8 @@ class ModuleTrial(Trial):
             batch[[0, -1]] = other[[0, -1]]
             yield batch
 
-    def _outputs(self, model: nn.Module, x: Tensor) -> Tensor:
+    def _outputs(self, model: nn.Module, x: Tensor, training: bool = True) -> Tensor:
+        model.train(training)
         outputs: Tensor = called(f"{self.named} on {len(x)} examples", _keyed, model, x)
         return outputs
 

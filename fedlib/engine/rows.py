@@ -212,14 +212,15 @@ class FlatModel(Vector):
     """A model as a function of a flat parameter vector.
 
     Args:
-        model: the module; those of its parameters that require a gradient are replaced by views
-            during each call. Tied weights stay tied.
+        model: the module, from here on in training mode; those of its parameters that require a
+            gradient are replaced by views during each call. Tied weights stay tied.
         dtype, device: of parameters and buffers.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
         require_trainable(model)
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
+        self.model.train()
         self.dtype = dtype
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training

@@ -42,6 +42,14 @@ class Net(nn.Module):
         return self.last(self.between(self, self.first(x)))
 
 
+class Tamed(Net):
+    """A part is never in training mode, and ``train`` gives nothing."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.inner.eval()
+
+
 class Sequence(nn.Module):
     """A layer on three steps of two numbers."""
 
@@ -218,6 +226,7 @@ MODELS = {
     "changes its inputs, with rows": lambda: Rows(lambda net, x: x.sub_(0.5)),
     "rows that meet": lambda: Rows(lambda net, x: x * net.last.weight.abs().mean()),
     "a layer without rows": lambda: Rows(lambda net, x: x, nn.Linear(8, 2)),
+    "tamed": lambda: Tamed(inner, nn.Dropout(0.5)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
 DRAWING = {
@@ -280,7 +289,8 @@ def test_rows_are_those_of_one_client_after_the_other(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["changes its inputs", "changes its inputs, with rows", "mean", "with rows", "GRU"]
+    "name",
+    ["tamed", "changes its inputs", "changes its inputs, with rows", "mean", "with rows", "GRU"],
 )
 def test_evaluate_says_what_the_run_said(name):
     task = fedlib.Task("m", EVERY[name], DATA, TESTED)
@@ -355,6 +365,15 @@ MEMORIES = {
     "NumPy's generator": lambda module, x: x * (1 + module.training * module.rng.random()),
     "torch's generator": lambda module, x: x + torch.randn(6, generator=module.generator).to(x),
 }
+
+
+def test_a_model_in_evaluation_mode_is_trained_in_training_mode():
+    """As ``history.model()`` and many a pretrained one come."""
+
+    def model():
+        return Net(inner, nn.Dropout(0.5))
+
+    torch.testing.assert_close(trained(lambda: model().eval()), trained(model))
 
 
 @pytest.mark.parametrize("name", MEMORIES)
