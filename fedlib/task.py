@@ -639,8 +639,9 @@ class Task:
         """
         with process.alone():
             model = self.new_model()
-        if any(tensor.dtype == torch.float64 for tensor in params.values()):
-            model = model.double()
+        kinds = {tensor.dtype for tensor in params.values() if tensor.is_floating_point()}
+        if kinds:  # the run's type, which the module may not have been made in
+            model.to(max(kinds, key=lambda kind: kind.itemsize))
         try:
             model.load_state_dict(params)
         except RuntimeError as error:
