@@ -563,7 +563,8 @@ class Task:
     def centralized(self) -> Task:
         """The same problem with one client that holds every client's examples.
 
-        An example that several clients hold is there once. The test data keep their clients.
+        An example that several clients hold is there once, and all count the same, whatever the
+        clients' weights. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool()
         pooled.described, pooled.number = self.described, self.number
