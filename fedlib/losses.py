@@ -103,7 +103,7 @@ class OfTorch:
         """How many labels of ``targets [N, ...]`` count, ``[N]``; None where there is no choice."""
         if self.sums or self.ignored is None or targets.is_floating_point():
             return None
-        counts = targets != self.ignored
+        counts = targets.long() != self.ignored  # in eight bits -100 would be 156
         return counts.flatten(1).sum(1) if counts.dim() > 1 else counts.long()
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:

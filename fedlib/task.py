@@ -563,7 +563,8 @@ class Task:
     def centralized(self) -> Task:
         """The same problem with one client that holds every client's examples.
 
-        An example that several clients hold is there once. The test data keep their clients.
+        An example that several clients hold is there once, and all count the same, whatever the
+        clients' weights. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool()
         pooled.described, pooled.number = self.described, self.number
@@ -639,14 +640,16 @@ class Task:
         """
         with process.alone():
             model = self.new_model()
-        if any(tensor.dtype == torch.float64 for tensor in params.values()):
-            model = model.double()
+        kinds = {tensor.dtype for tensor in params.values() if tensor.is_floating_point()}
+        if kinds:  # the run's type, which the module may not have been made in
+            model.to(max(kinds, key=lambda kind: kind.itemsize))
         try:
             model.load_state_dict(params)
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise Error(f"task {self.name}: these are not its parameters: {reason}") from None
-        return model.eval()
+        model.eval()
+        return model
 
     def _made(self) -> nn.Module:
         model = called(f"task {self.name}: model()", self.model)

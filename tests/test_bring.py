@@ -92,6 +92,10 @@ REFUSED = {
     ),
     "a large label": ({"y": torch.where(Y == 2, 10**9, Y)}, "label 1000000000"),
     "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),
+    "-100 of eight bits": (
+        {"y": torch.where(Y == 2, 156, Y).to(torch.uint8), "loss": nn.CrossEntropyLoss()},
+        r"label 156 \(uint8\)",
+    ),
 }
 
 
@@ -252,6 +256,8 @@ IGNORED = {
     "of a function": (F.cross_entropy, SOME, lambda: nn.Linear(4, 3)),
     "another number": (nn.CrossEntropyLoss(ignore_index=2), Y, lambda: nn.Linear(4, 3)),
     "tokens": (nn.CrossEntropyLoss(), torch.stack([SOME, SOME.flip(0)], 1), tokens),
+    # -100 in eight bits, without a sign.
+    "156": (nn.CrossEntropyLoss(), (Y + 155).to(torch.uint8), lambda: nn.Linear(4, 200)),
 }
 
 
@@ -265,12 +271,12 @@ def test_labels_that_a_loss_ignores_count_nowhere(name):
     history = fedlib.run(task, "centralized", rounds=1, **settings)
     begun = fedlib.run(task, "centralized", rounds=0, **settings)
     held = sorted(example for part in PARTS for example in part)
-    net = model().double()
+    net, labels = model().double(), y[held].long()
 
     def torchs():
         outputs = net(X[held].double())
-        whole = F.cross_entropy(outputs.movedim(-1, 1), y[held], ignore_index=ignored)
-        right = (outputs.argmax(-1) == y[held])[y[held] != ignored]
+        whole = F.cross_entropy(outputs.movedim(-1, 1), labels, ignore_index=ignored)
+        right = (outputs.argmax(-1) == labels)[labels != ignored]
         return whole, right.double().mean().item()
 
     ignored = getattr(loss, "ignore_index", -100)

@@ -1,5 +1,6 @@
 """What users of other libraries find: data sets a client, predictions, callbacks."""
 
+import dataclasses
 import pickle
 import warnings
 
@@ -124,6 +125,12 @@ def test_what_was_trained_is_at_hand(algorithm, dtype):
     again = pickle.loads(pickle.dumps(history))
     assert torch.equal(again.model(task())[0].weight, model[0].weight)
     refused(r"give the one it is of: history.model\(task\)", again.model)
+
+
+def test_a_model_made_with_less_precision_keeps_what_it_learned():
+    narrow = dataclasses.replace(task(), model=lambda: Net().bfloat16())
+    history = fedlib.run(narrow, "fedavg", rounds=3)
+    assert fedlib.evaluate(narrow, history.params)["loss"] == history.series("loss").iloc[-1]
 
 
 def test_parameters_of_another_model_are_refused():

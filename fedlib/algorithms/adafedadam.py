@@ -40,7 +40,8 @@ class AdaFedAdam(LocalTraining):
     takes to be at least 1, is kept above 0.1.
 
     A client that did not move, or whose gradient is zero, has no direction to report and counts
-    for nothing. Losses must not be negative; a negative one counts as 0.
+    for nothing. Losses must not be negative; a negative one counts as 0. Where a model has running
+    statistics, F_k(x_0) of a client that comes later is with those of its first round.
 
     Args:
         lr: server learning rate eta; 1e-3, centralised Adam's default, in the paper.

@@ -91,7 +91,7 @@ class Client:
         cohort: how many clients take part in a round.
         population: how many clients there are.
         memory: what it kept from its last round (``client_enroll``, ``client_remember``).
-        measured: what it kept of ``client_measure`` in this round.
+        measured: what it kept of ``client_measure`` in this round; nothing in halves.
     """
 
     examples: Tensor

@@ -27,7 +27,8 @@ class FedOpt(LocalTraining):
         objective: the local objective; ``fedlib.Proximal(mu)`` makes it FedProx's and
             ``fedlib.Moon(mu)`` MOON's.
         client_schedule: factor on the client learning rate per round: ``"constant"``,
-            ``"exp_decay"`` (FedOpt E.6) or ``"step_decay"``.
+            ``"exp_decay"`` (FedOpt E.6), ``"exp_decay_thirds"`` (that for any number of rounds) or
+            ``"step_decay"``.
 
     Example:
         >>> import fedlib

@@ -23,8 +23,7 @@ class LocalTraining(Algorithm):
     Attributes:
         client: the client optimizer.
         objective: the local objective.
-        client_schedule: factor on the client learning rate per round: ``"constant"``,
-            ``"exp_decay"`` or ``"step_decay"``.
+        client_schedule: factor on the client learning rate per round, see :class:`fedlib.FedOpt`.
     """
 
     client: clients.ClientOptimizer = field(default_factory=clients.SGD)

@@ -262,7 +262,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
     elif classes:
         bad = (y < 0) | (y.long() >= count)  # which may be beyond eight bits
         if (ignored := getattr(task.loss, "ignored", None)) is not None:
-            bad &= y != ignored
+            bad &= y.long() != ignored
     elif kind == losses.VALUES:
         bad = ~torch.isfinite(y)
     else:

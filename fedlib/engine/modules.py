@@ -69,7 +69,7 @@ def suit(
     trial.move()
     trial.require_unchanged()
     mixes = [trial.mixes(training) for training in (True, False)]
-    if any(mixes):
+    if any(mixes) or trial.counts_padding(model):
         model.see_real_examples_only()
     model.carries_rows = model.carries_rows and trial.carries_rows(min(2, configurations))
     if not model.carries_rows:
@@ -100,7 +100,7 @@ class ModuleTrial(Trial):
             statistics = Statistics(model)
             statistics.values = self.statistics  # which earlier calls have moved
             statistics.put_values(0)
-            outputs.append(self._outputs(model.train(training), inputs))
+            outputs.append(self._outputs(model, inputs, training))
         if _differ(*outputs):
             raise Error(
                 f"{self.named} gives other outputs after earlier calls, with the same parameters "
@@ -118,7 +118,7 @@ class ModuleTrial(Trial):
             scale, noise = old.square().mean().sqrt(), torch.randn_like(old)
             parameter.data += 0.05 * (scale * noise if scale else noise.abs())
         try:
-            taken = self._outputs(self.model.train(), self._inputs(self._spread(2), True))
+            taken = self._outputs(self.model, self._inputs(self._spread(2), True))
         except Error:
             taken = torch.full((1,), torch.nan)
         if not taken.isfinite().all():
@@ -137,7 +137,7 @@ class ModuleTrial(Trial):
             for name, parameter in named.items():
                 parameter.data.copy_(scale * before[name])
             with contextlib.suppress(Error):  # the model does not take such ones
-                self._outputs(self.model.train(), self._inputs(self._spread(2), True))
+                self._outputs(self.model, self._inputs(self._spread(2), True))
             for name, parameter in named.items():
                 if not torch.equal(parameter, scale * before[name]):
                     raise Error(
@@ -156,12 +156,11 @@ class ModuleTrial(Trial):
                 in evaluation.
         """
         x = self._inputs(self._spread(EXAMPLES), training)
-        self.model.train(training)
         real = torch.tensor([False, *[True] * (EXAMPLES - 2), False], device=self.device)
 
         def outputs(batch: Tensor) -> Tensor:
             with real_examples(real):
-                return self._outputs(self.model, batch)[1:-1]
+                return self._outputs(self.model, batch, training)[1:-1]
 
         wanted = outputs(x.clone())
         mixes = False
@@ -180,12 +179,31 @@ class ModuleTrial(Trial):
             )
         return mixes
 
+    def counts_padding(self, model: FlatModel) -> bool:
+        """Whether outputs in training change with how much padding is behind their examples.
+
+        So they do where dropout sees another axis first than the examples', as of ``[T, B, F]``.
+        """
+        rows, count = FlatModel(self.model, self.dtype, self.device), 4 * EXAMPLES
+        rows.copies_inputs, rows.carries_rows = model.copies_inputs, False
+        x = self._inputs(self._spread(count + 1), True).unsqueeze(0)
+        real = torch.arange(count + 1, device=self.device).unsqueeze(0) < count
+        leaves, key = rows.leaves(rows.initial().unsqueeze(0)), torch.zeros_like(real[:, 0]).long()
+
+        def outputs(length: int) -> Tensor:
+            with randomness.masks(key), real_examples(real[:, :length]), torch.no_grad():
+                made: Tensor = rows.rows(leaves, x[:, :length].clone())
+            return made[:, :count]
+
+        what = f"{self.named} on {count + 1} examples"
+        return _differ(*(called(what, outputs, n) for n in (count, count + 1)), rounding=OF_ONE)
+
     def carries_rows(self, configurations: int) -> bool:
         """Whether rows at once give what each gives alone, without torch's own random numbers.
 
         Not so where a parameter is used past fedlib's layers, or meets a frozen one.
         """
-        rows = FlatModel(self.model.train(), self.dtype, self.device)
+        rows = FlatModel(self.model, self.dtype, self.device)
         x = self._inputs(self._spread(6), True).unflatten(0, (2, 3))
         x0, keys = rows.initial(), torch.arange(2, device=self.device)
         scale = torch.linspace(0.8, 1.2, 2 * configurations).unsqueeze(1)
@@ -217,7 +235,6 @@ class ModuleTrial(Trial):
         """
         numbers = self._spread(2)
         x, y = self._inputs(numbers, True), self.task.train.y[numbers].to(self.device)
-        self.model.train()
         rows = FlatModel(self.model, self.dtype, self.device)
         rows.copies_inputs, rows.carries_rows = model.copies_inputs, False
         if model.mixes:
@@ -308,7 +325,8 @@ class ModuleTrial(Trial):
             batch[[0, -1]] = other[[0, -1]]
             yield batch
 
-    def _outputs(self, model: nn.Module, x: Tensor) -> Tensor:
+    def _outputs(self, model: nn.Module, x: Tensor, training: bool = True) -> Tensor:
+        model.train(training)
         outputs: Tensor = called(f"{self.named} on {len(x)} examples", _keyed, model, x)
         return outputs
 

@@ -205,21 +205,22 @@ def _quiet() -> Iterator[None]:
 # What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values,
 # NumPy.
 NO_VMAP = ("atching rule", "vmap", "data pointer")
-NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 class FlatModel(Vector):
     """A model as a function of a flat parameter vector.
 
     Args:
-        model: the module; those of its parameters that require a gradient are replaced by views
-            during each call. Tied weights stay tied.
+        model: the module, from here on in training mode; those of its parameters that require a
+            gradient are replaced by views during each call. Tied weights stay tied.
         dtype, device: of parameters and buffers.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
         require_trainable(model)
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
+        self.model.train()
         self.dtype = dtype
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training

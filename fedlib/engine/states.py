@@ -147,7 +147,11 @@ class ClientStates:
             return self.places(clients)
 
     def put(self, places: Tensor, state: State) -> None:
-        """Keep ``state``, tensors ``[M, C, .]``, at ``places [M]``."""
+        """Keep ``state``, tensors ``[M, C, .]``, at ``places [M]``.
+
+        Raises:
+            Error: it has other fields than those that are kept.
+        """
         places = places.to(self.device)
 
         def write(old: Tensor, value: Tensor) -> Tensor:
@@ -161,6 +165,11 @@ class ClientStates:
         with self._lock:
             if not self.tensors:
                 self.tensors = map_state(lambda t: t.new_zeros(0, *t.shape[1:]), state)
+            if state.keys() != self.tensors.keys():
+                raise Error(
+                    f"clients remember {[*self.tensors]} and then {[*state]}; client_enroll and "
+                    "client_remember must give the same fields"
+                )
             self.tensors = map_state(write, self.tensors, state)
 
     def _room(self, old: Tensor) -> int:

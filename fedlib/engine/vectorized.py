@@ -136,7 +136,9 @@ class Vectorized:
         plan, running = self.feed.plan(clients, work.round), len(clients)
         sent = self._upload(work, plan, self.feed.example_weights(plan))
         method, server = work.method, work.server
-        measured = work.measured.get(sent["measured"]) if work.measured.tensors else None
+        # In halves those who train have measured nothing.
+        kept = bool(work.measured.tensors) and not method.halves
+        measured = work.measured.get(sent["measured"]) if kept else None
         state = method.client_init(server, self._client(work, sent, measured))
         require_field(method, "client_init", state)
         state = spread(carry_statistics(server, state), running)

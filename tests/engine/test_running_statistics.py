@@ -13,6 +13,7 @@ from torch import nn
 
 import fedlib
 from fedlib.engine import configure
+from fedlib.engine.rows import FlatModel
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
 from tests.engine.reference import assert_rows_agree
@@ -190,6 +191,16 @@ def test_rows_agree_with_an_l2_term(algorithm, overrides, model, reduction):
     problem = task(batch_size=4, l2=0.03, reduction=reduction)
     problem = dataclasses.replace(problem, model=model)
     assert_rows_agree(problem, algorithm, overrides=overrides, **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.GroupNorm(2, 4), nn.LayerNorm(4), nn.RMSNorm(4), nn.InstanceNorm2d(4, affine=True)]
+)
+def test_an_l2_term_is_of_no_normalisation(norm):
+    dense = nn.Linear(4, 2)
+    rows = FlatModel(nn.Sequential(norm, dense), torch.float32, torch.device("cpu"))
+    wanted = sum(p.detach().square().sum() for p in dense.parameters())
+    torch.testing.assert_close(rows.squares(rows.views(rows.initial())), wanted)
 
 
 def test_an_l2_term_is_an_option_of_cifar_and_off_by_default():

@@ -162,9 +162,17 @@ class NoLoss(fedlib.FedOpt):
         return {"x": super().client_step(state, batch, value_and_grad)["x"]}
 
 
+class Forgets(fedlib.FedOpt):
+    remembers = True
+
+    def client_enroll(self, server, client, full):
+        return {"own": server["x"]}
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [
+        (Forgets, r"clients remember \['own'\] and then \[\]; client_enroll and client_remember"),
         (Local, r"clients of Local draw from torch's random numbers.* draw in server_update"),
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
         (Counting, "keep what changes in the server's state"),

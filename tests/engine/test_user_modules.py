@@ -11,7 +11,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
-from fedlib.models.layers import Conv2d, GroupNorm, Linear
+from fedlib.models.layers import Conv2d, Dropout, GroupNorm, Linear
 from tests.engine.reference import assert_rows_agree
 from tests.refusals import refused
 
@@ -40,6 +40,14 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.last(self.between(self, self.first(x)))
+
+
+class Tamed(Net):
+    """A part is never in training mode, and ``train`` gives nothing."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.inner.eval()
 
 
 class Sequence(nn.Module):
@@ -101,6 +109,19 @@ def inner(net, x):
     for layer in net.inner:
         x = layer(x)
     return x
+
+
+def steps_first(net, x):
+    """Dropout of ``[T, B, F]``, as many have it around ``nn.LSTM``."""
+    return net.inner[0](x.unflatten(-1, (4, 2)).transpose(0, 1)).transpose(0, 1).flatten(1)
+
+
+class StepsFirst(Dropout):
+    """The same where there may be rows: ``[(R,) B, 8]``."""
+
+    def forward(self, x):
+        steps = x.unflatten(-1, (4, 2)).transpose(-3, -2)
+        return super().forward(steps).transpose(-3, -2).flatten(-2)
 
 
 def written(net, x):
@@ -205,6 +226,7 @@ MODELS = {
     "changes its inputs, with rows": lambda: Rows(lambda net, x: x.sub_(0.5)),
     "rows that meet": lambda: Rows(lambda net, x: x * net.last.weight.abs().mean()),
     "a layer without rows": lambda: Rows(lambda net, x: x, nn.Linear(8, 2)),
+    "tamed": lambda: Tamed(inner, nn.Dropout(0.5)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
 DRAWING = {
@@ -218,6 +240,10 @@ DRAWING = {
     "with rows": lambda: Rows(lambda net, x: F.dropout(x, 0.3, net.training)),
     "RReLU": lambda: Net(inner, nn.RReLU()),
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True)),
+    "along steps": lambda: Net(steps_first, nn.Dropout(0.5)),
+    "along steps, with rows": lambda: Rows(
+        lambda net, x: x, nn.Sequential(StepsFirst(), Linear(8, 2))
+    ),
 }
 # Forward passes that look across their batch: they see no padding.
 MIXING = {
@@ -263,7 +289,8 @@ def test_rows_are_those_of_one_client_after_the_other(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["changes its inputs", "changes its inputs, with rows", "mean", "with rows", "GRU"]
+    "name",
+    ["tamed", "changes its inputs", "changes its inputs, with rows", "mean", "with rows", "GRU"],
 )
 def test_evaluate_says_what_the_run_said(name):
     task = fedlib.Task("m", EVERY[name], DATA, TESTED)
@@ -338,6 +365,15 @@ MEMORIES = {
     "NumPy's generator": lambda module, x: x * (1 + module.training * module.rng.random()),
     "torch's generator": lambda module, x: x + torch.randn(6, generator=module.generator).to(x),
 }
+
+
+def test_a_model_in_evaluation_mode_is_trained_in_training_mode():
+    """As ``history.model()`` and many a pretrained one come."""
+
+    def model():
+        return Net(inner, nn.Dropout(0.5))
+
+    torch.testing.assert_close(trained(lambda: model().eval()), trained(model))
 
 
 @pytest.mark.parametrize("name", MEMORIES)

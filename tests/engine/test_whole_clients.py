@@ -44,6 +44,24 @@ def test_the_whole_data_of_unequal_clients(reduction, monkeypatch):
         torch.testing.assert_close(gradient[0], torch.cat([g.flatten() for g in own]))
 
 
+def test_in_halves_those_who_train_have_measured_nothing():
+    x, y, seen = torch.eye(4), torch.arange(4), []
+    data = fedlib.ClientData(x, y, [[0], [1], [2], [3]])
+
+    class Halves(fedlib.FedOpt):
+        measures = halves = True
+
+        def client_measure(self, server, client, full):
+            return {"loss": full.loss(server["x"])}, {}
+
+        def client_init(self, server, client):
+            seen.append(client.measured)
+            return super().client_init(server, client)
+
+    fedlib.run(fedlib.Task("t", lambda: nn.Linear(4, 4), data, data), Halves, rounds=2)
+    assert seen and not any(seen)
+
+
 def test_a_ratio_metric_sums_numerators_and_denominators_apart():
     x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 1, 1])
     data = fedlib.ClientData(x, y, [np.array([0]), np.array([1, 2])])
