@@ -515,8 +515,9 @@ class Task:
     def described(self) -> bool:
         """Whether name, options and fingerprint say everything, as of the catalogue's tasks.
 
-        Not of one with another part, metric or split, or whose data were changed in place: by
-        torch, or, where they are small, through NumPy.
+        Not of one with another part, metric or split, that says another preset, seed or option than
+        it was loaded with, or whose data were changed in place: by torch, or, where they are small,
+        through NumPy.
         """
         return self._as_described is not None and self._as_described == self._contents()
 
@@ -532,7 +533,7 @@ class Task:
         sums = [zlib.crc32(_bytes(tensor)) for tensor in tensors if tensor.nbytes <= SMALL]
         weights = [each.client_weights().tobytes() for each in data]
         parts = [*self.metrics.items(), *self.evaluated, *map(id, data)]
-        return [parts, versions, sums, weights]
+        return [parts, versions, sums, weights, self.preset, self.seed, dict(self.options)]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_as_described": self.described}  # a copy has other tensors

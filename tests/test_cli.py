@@ -37,7 +37,7 @@ MISTAKES = [
     (["grid", "synthetic", "fedavg", "rounds=1,2"], "axis rounds is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "local_epochs=[1,2],[2,1]"], "local_epochs is [2, 1]"),
     (["run", "synthetic", "fedavg", "--set", "local_epochs=1,3"], "two such numbers [low, high"),
-    (["data", "import", "mine", "."], ": no images of one size"),
+    (["data", "import", "mine", "."], ": its images cannot be read: "),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "import", "mine", "missing.npz"], "missing.npz"),
     (["data", "verify", "mine"], "mine"),

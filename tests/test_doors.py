@@ -33,17 +33,24 @@ def slow():
 def failing():
     return {}["x"]
 
+@dataclass(frozen=True)
+class Ruled(Slipped):
+    rule: object = print
+
 number = 3
 """
 TASKS = """
 import fedlib
 import numpy as np
 
-def pull(strength: float = 1.0, seed: int = 0, clients: int = 3, version: str = ""):
+def pull(strength: float = 1.0, seed: int = 0, clients: int = 3, version: str = "", more=0, n=0):
     b = np.random.default_rng(seed).standard_normal((clients, 2))
     task = fedlib.quadratic_task(strength * np.stack([np.eye(2)] * clients), b, name="pull")
     task.version = version
     return task
+
+def later(seed):
+    return fedlib.load_task("synthetic", clients=3, seed=seed + 1)
 
 def large(size: int):
     return pull(clients=size)
@@ -128,14 +135,18 @@ def test_what_is_no_field_is_refused(quadratic):
 def test_a_module_of_the_current_folder(modules, command):
     words = ["run", "my_tasks:pull", "my_methods:Halved", "--rounds", "2", "--seed", "5"]
     words += ["--option", "strength=2", "--set", "local_steps=1", "--set", "share=0.2"]
-    words += ["--option", "version=1"]
+    words += ["--option", "version=1", "--option", "more=[1, 2]", "--option", "n=none"]
     assert command.json(*words)["task"] == "my_tasks:pull"
     (config,) = (run.config.as_dict() for run in Store(modules.parent / "data" / "runs").stored())
     assert config["task"]["name"] == "pull" and config["task"]["seed"] == 5
-    assert config["task"]["options"] == {"strength": 2, "version": "1"}
+    said = {"strength": 2, "version": "1", "more": [1, 2], "n": None}  # all of it decides
+    assert config["task"]["options"] == said
     assert config["task"]["version"] == "1"
     assert config["method"]["share"] == 0.2
     assert fedlib.load_task("my_tasks:pull").name == "pull"
+    assert fedlib.load_task("my_tasks:pull", n=np.int64(2), more=print).options == {"n": 2}
+    later = fedlib.load_task("my_tasks:later", seed=1)  # else its runs would be those of seed 1
+    assert later.described and later.seed == 2
     assert isinstance(algorithms.build("my_methods:slow"), fedlib.FedOpt)
 
 
@@ -155,6 +166,7 @@ def test_a_module_of_the_current_folder(modules, command):
         (["quadratic", "my_methods:number"], "gives 3; it must be a class derived from"),
         (["quadratic", "my_methods:failing"], "'my_methods:failing' fails: KeyError: 'x' (my_me"),
         (["quadratic", "my_methods:Halved", "--set", "shar=1"], "did you mean 'share'"),
+        (["quadratic", "my_methods:Ruled"], "cannot name a run; options and fields are"),
         (["quadratic", "my_methods:Slipped"], "fedlib: KeyError: 'y' (my_methods.py, line 15)"),
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),

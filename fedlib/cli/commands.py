@@ -374,26 +374,31 @@ def run(
     data_root: DataRoot = None,
 ) -> None:
     """Train one algorithm on one task. A run that is stored is answered from disk."""
+    from fedlib import engine
+
     settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "eval_every": eval_every}
-    settings |= {"device": device, "backend": backend, "dtype": dtype, "refresh": refresh}
-    settings |= {"clients_per_round": clients_per_round, "progress": progress(as_json)}
+    settings |= {"dtype": dtype, "clients_per_round": clients_per_round}
+    execution: dict[str, Any] = {"device": device, "backend": backend, "refresh": refresh}
     _look_here(task, algorithm)
     settings["overrides"] = parse_pairs(set_, "--set")
     loaded = _load(task, preset, seed, data_root, option, as_json)
-    history = open_store(data_root).run(loaded, algorithm, **settings)
+    asked = engine.configure(loaded, algorithm, **settings)
+    digest = asked.config.digest  # what cannot be named is refused before it trains
+    store = open_store(data_root)
+    (history,) = store.answer([asked], progress=progress(as_json), **execution)
     last, final = {}, {}
     for split, metric in history.frame[["split", "metric"]].drop_duplicates().to_numpy():
         last[f"{split} {metric}"] = history.series(metric, split).iloc[-1]
         final[f"{split} {metric}"] = history.final(metric, split)
     config, seconds = history.config, history.meta["seconds"]
-    result: dict[str, Any] = {"task": task, "algorithm": algorithm, "digest": config.digest}
+    result: dict[str, Any] = {"task": task, "algorithm": algorithm, "digest": digest}
     result |= {"stand_in": history.stand_in, "rounds": config.rounds, "diverged": history.diverged}
     result |= {"seconds": seconds, "last": last, "final": final}
     rows = [("", "last", f"last {history.window()} rounds")]
     rows += [(name, f"{value:.4f}", f"{final[name]:.4f}") for name, value in last.items()]
     state = f"diverged in round {history.diverged}" if history.diverged else "done"
     took = f"{config.rounds} rounds in {seconds:.1f} s"
-    text = f"{algorithm} on {task}: {state}, {took}, run {config.digest}\n{columns(rows)}"
+    text = f"{algorithm} on {task}: {state}, {took}, run {digest}\n{columns(rows)}"
     show(result, as_json, text)
 
 

@@ -85,9 +85,12 @@ def _require_all(where: str, columns: Mapping[Any, pd.Series]) -> None:
 
 
 def _whole(column: pd.Series) -> pd.Series:
-    """Labels or clients as integers where they are whole floats, as pandas and LEAF write them."""
-    if getattr(column.dtype, "kind", "O") != "f":
-        return column
+    """Labels or clients as integers where they are whole floats, as pandas and LEAF write them; and
+    as words where they are true or false.
+    """
+    kind = getattr(column.dtype, "kind", "O")
+    if kind != "f":
+        return column.astype(str) if kind == "b" else column
     whole = ((column % 1 == 0) & (column.abs() < 2**53)).all()
     return column.astype(np.int64) if whole else column
 
@@ -179,7 +182,7 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     """A folder ``<class>/<image>``, or ``train/`` and ``test/`` with such ones, as arrays.
 
     Raises:
-        Error: there are no images, one cannot be read, or they differ in size.
+        Error: there are no images, one cannot be read, or they differ in shape.
     """
     # Its first import takes a second, and nothing else here needs it.
     from torchvision.datasets import ImageFolder
@@ -190,11 +193,17 @@ def images(folder: Path) -> dict[str, np.ndarray]:
         try:
             listed = ImageFolder(str(folder / part))
             paths = [Path(path) for path, _ in listed.samples]
-            x = np.stack([_points(path) for path in paths])
+            points = [_points(path) for path in paths]
+            for path, image in zip(paths, points, strict=True):
+                if image.shape != points[0].shape:
+                    first, odd = (f"{p.parent.name}/{p.name}" for p in (paths[0], path))
+                    what = f"{odd} has shape {image.shape}, {first} {points[0].shape}"
+                    raise Error(f"{folder.name}: {what}; give all one size, and colours or none")
+            x = np.stack(points)
         except Error:
             raise
         except Exception as error:  # of one that is damaged, too
-            raise Error(f"{folder.name}: no images of one size: {first_line(error)}") from None
+            raise Error(f"{folder.name}: its images cannot be read: {first_line(error)}") from None
         if all(path.parents[1] != folder / part for path in paths):
             raise Error(
                 f"{folder.name}: its images lie deeper than <class>/<image>, so that "

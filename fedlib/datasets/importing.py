@@ -287,8 +287,9 @@ def _texts(content: list[bytes], path: Path, folder: Path, known: Description) -
 def _lines(contents: list[bytes], path: Path, known: Description) -> Iterator[_Line]:
     """The lines of a file, of which all have the same kind of target."""
     before: _Line | None = None
+    unit = "line" if path.suffix == ".jsonl" else "row"
     for number, content in enumerate(contents, start=1):
-        where = f"{path.name}, line {number}"
+        where = f"{path.name}, {unit} {number}"
         content = content.removeprefix(codecs.BOM_UTF8).strip()
         if not content:
             continue
@@ -307,7 +308,7 @@ def _lines(contents: list[bytes], path: Path, known: Description) -> Iterator[_L
         if "label" in line.model_fields_set:
             _check_label(line.label, where, known)
         if before and line.target != before.target:
-            raise Error(f"{where}: has {line.target}, but the lines before have {before.target}")
+            raise Error(f"{where}: has {line.target}, but the {unit}s before have {before.target}")
         before = line
         yield line
 

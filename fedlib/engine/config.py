@@ -191,7 +191,7 @@ def _plain(value: Any) -> Any:
     """What JSON can have in place of a value."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    raise Error(f"{shown(value)} cannot name a run; an option is words, numbers or lists of them")
+    raise Error(f"{shown(value)} cannot name a run; options and fields are words, numbers or lists")
 
 
 def _described(method: Algorithm) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -117,6 +119,11 @@ def load_task(
         task: Task = module.load(given)
     except MemoryError as error:
         raise Failure(f"task {name}: {made} needs too much memory: {first_line(error)}") from None
+    except (RuntimeError, ValueError, IndexError) as error:
+        if isinstance(error, Error) or not options.get("data"):
+            raise
+        what = f"task {name}: data {options['data']!r} are of another kind than its own"
+        raise Error(f"{what}: {first_line(error)}") from error
     # An option without effect (None) is not part of the task.
     stored = {key: value for key, value in {**made, **task.options}.items() if value is not None}
     task.options = {key: float(value) if key in FLOATS else value for key, value in stored.items()}
@@ -150,11 +157,18 @@ def _made(name: str, function: Any, usual: Mapping[str, Any], options: Mapping[s
     task = called(what, function, **given)
     if not isinstance(task, Task):
         raise Error(f"{what} gives {shown(task)}; it must return a fedlib.Task")
-    # It says with what it was made, as far as numbers and words do.
-    words = (bool, int, float, str)
-    plain = {key: value for key, value in given.items() if isinstance(value, words)}
+    # It says with what it was made, as far as JSON can. One of the catalogue's knows its own preset
+    # and seed, which the function may have chosen.
+    plain: dict[str, Any] = {}
+    for key, value in given.items():
+        with suppress(TypeError, ValueError, AttributeError):
+            plain[key] = json.loads(json.dumps(value, default=lambda array: array.tolist()))
     plain.pop("data_root", None)
+    described = task.described
     for field in ("preset", "seed"):
-        setattr(task, field, plain.pop(field, getattr(task, field)))
+        made = plain.pop(field, getattr(task, field))
+        if not (described and task.name in TASKS):
+            setattr(task, field, made)
     task.options = {**plain, **task.options}
+    task.described = described
     return task

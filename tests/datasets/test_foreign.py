@@ -103,12 +103,19 @@ def test_a_field_that_says_na_or_007_is_a_word(tmp_path):
 
 
 def test_a_table_of_texts(tmp_path):
+    (tmp_path / "bad.csv").write_text("text,label\n3,True\n4,False\n")
+    not_imported("bad.csv, row 1: text: Input should be a valid string", tmp_path / "bad.csv")
     frame = pd.DataFrame({"text": list("abcdé"), "label": ["x", "y", "x", "y", "x"], "user": 7.0})
     frame.to_csv(tmp_path / "own.csv", index=False)
     datasets.import_file("own", tmp_path / "own.csv", tmp_path, client="user")
     data = datasets.load_text("own", tmp_path)
     assert data.text("test", 0) == "é" and data.clients == ("7",) and data.classes == ("x", "y")
     assert [data.text("train", place) for place in range(4)] == list("abcd")
+    flags = frame.assign(label=[True, False, True, True, False], user=[True] * 5)
+    flags.to_csv(tmp_path / "flags.csv", index=False)
+    datasets.import_file("flags", tmp_path / "flags.csv", tmp_path, client="user")
+    data = datasets.load_text("flags", tmp_path)
+    assert (data.classes, data.clients) == (("False", "True"), ("True",))
 
 
 def draw(path, value, size=(3, 2), mode="RGB"):
@@ -156,6 +163,8 @@ def odd(folder):
     """Folders and files that cannot be imported, and what is said of them."""
     draw(folder / "sizes/cat/1.png", 1)
     draw(folder / "sizes/cat/2.png", 1, size=(4, 4))
+    draw(folder / "grey/cat/1.png", 1)
+    draw(folder / "grey/dog/1.png", 1, mode="L")
     (folder / "none/cat").mkdir(parents=True)
     (folder / "empty").mkdir()
     draw(folder / "broken/cat/1.png", 1)
@@ -176,7 +185,9 @@ def odd(folder):
     leaf(folder / "targets", [[1], [2]], [1])
     leaf(folder / "nobody", [], [])
     return {
-        **dict.fromkeys(("sizes", "none", "empty", "broken"), "no images of one size"),
+        "sizes": r"cat/2.png has shape \(4, 4, 3\), cat/1.png \(2, 3, 3\); give all one size",
+        "grey": r"dog/1.png has shape \(2, 3\), cat/1.png \(2, 3, 3\); give .* colours or none",
+        **dict.fromkeys(("none", "empty", "broken"), "its images cannot be read"),
         "deep": "so that 'train' is no class; name the splits 'train' and 'test', or give",
         **{name: f"cat/{name} has more than 8 bits" for name in ("bits.png", "floats.tiff")},
         **{name: f"{name} cannot be read" for name in ("no.csv", "no.parquet")},

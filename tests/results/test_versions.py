@@ -102,6 +102,10 @@ def test_the_catalogues_tasks_are_described_and_copies_with_other_parts_are_not(
     assert not replace(known, loss=doubled).described
     known.rounds = 7  # the configuration says it
     assert known.described
+    for field, other in (("seed", 1), ("preset", "paper"), ("options", {"clients": 4})):
+        said = copy.copy(known)
+        setattr(said, field, other)  # but not so are its data
+        assert not said.described, field
     known.train = fedlib.ClientData(known.train.x + 1, known.train.y, [[0], [1], [2]])
     assert not known.described
 

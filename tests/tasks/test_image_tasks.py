@@ -120,6 +120,7 @@ def test_cifar100_prefers_the_authors_own_clients(own_folders):
     refused(r"clients is 7; allowed: 1\.\.6", fedlib.load_task, "cifar100", "paper", clients=7)
     copies.pictures(folder, "mine", x, np.arange(60))
     refused("'mine' has no coarse labels", fedlib.load_task, "cifar100", data="mine")
+    refused("data 'mine' are of another kind than its own", fedlib.load_task, "mnist", data="mine")
 
 
 def test_fair_tasks_split_every_clients_examples(root):

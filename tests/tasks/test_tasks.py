@@ -4,7 +4,8 @@ import torch
 
 import fedlib
 from fedlib import randomness
-from fedlib.tasks import defaults, images
+from fedlib.datasets import CATALOGUE
+from fedlib.tasks import PRESETS, defaults, images
 
 
 @pytest.mark.parametrize("share", [0.6, 0.8])
@@ -37,6 +38,13 @@ def test_initial_values_are_part_of_a_task(name, before, prepared):
             models.append(fedlib.load_task(name, init=init, **small).model())
     first = [next(iter(model.parameters())) for model in models]
     assert not torch.equal(*first)
+
+
+def test_the_catalogue_says_which_tasks_use_a_data_set():
+    for name in fedlib.list_tasks():
+        for preset in PRESETS:
+            data = defaults(name, preset).get("data")
+            assert not data or name in CATALOGUE[data].tasks, (name, preset)
 
 
 @pytest.mark.parametrize("name", [n for n in fedlib.list_tasks() if "data" in defaults(n)])
