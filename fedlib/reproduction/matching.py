@@ -172,7 +172,7 @@ def _origin(request: Request, run: Run) -> str:
 
 
 def _usual_cohort(run: Run) -> int:
-    """The clients of a round that a run's task has itself: all that there are, or at most so many."""
+    """How many clients a round of a run has where nothing else was asked for."""
     config, options = run.config, run.config.task["options"]
     there = 1 if options.get("centralized") else options.get("clients", config.clients_per_round)
     own = run.meta.get("settings", {}).get("clients_per_round", config.clients_per_round)
