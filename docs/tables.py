@@ -243,7 +243,7 @@ def scale_table(paper: str) -> str:
     frame = compared()
     whole = (frame["preset"] == "paper") & (frame["rounds"] == frame["printed_rounds"])
     shown = frame[whole & (frame["data"] == "real") & (frame["repeats"] == "")]
-    shown = shown[shown["comparable"] & shown["ours"].notna() & (shown["paper"] == paper)]
+    shown = shown[shown["comparable"] & (shown["paper"] == paper)]
     rows = []
     for row in shown.to_dict("records"):
         name = f"{row['row']}, {row['column']}" if row["column"] else row["row"]

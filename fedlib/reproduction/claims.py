@@ -254,8 +254,8 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
 
     Returns:
         a row a claim: id, source (the paper), where, claim, print (of the printed numbers), and by
-        preset the verdict with the seeds and the smallest margin, for instance ``"holds, 3 seeds
-        (+0.038 ± 0.020)"``.
+        preset the verdict with the seeds and the margin that decides, for instance ``"holds, 3
+        seeds (+0.038 ± 0.020)"``.
     """
     frame = pd.DataFrame(papers.claims())[["id", "paper", "where", "says"]]
     frame = frame.set_axis(["id", "source", "where", "claim"], axis=1)
@@ -267,10 +267,12 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
 
 
 def in_words(verdict: Verdict) -> str:
-    """``"holds, 3 seeds (+0.038 ± 0.020)"``: a verdict with its smallest margin, and the reason."""
+    """``"holds, 3 seeds (+0.038 ± 0.020)"``: a verdict, the smallest margin of the statements that
+    have it, and the reason."""
     words = verdict.verdict
     if verdict.statements:
-        closest = min(verdict.statements, key=lambda statement: statement.mean)
+        deciding = [each for each in verdict.statements if each.verdict == verdict.verdict]
+        closest = min(deciding, key=lambda statement: statement.mean)
         words += (
             f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)} ({closest.margin}){verdict.without}"
         )

@@ -51,8 +51,9 @@ Cell = Mapping[str, Any]  # a row of fedlib.papers.cells()
 
 
 class Index:
-    """Runs of named algorithms, each once, by what they are.
+    """Runs of named algorithms on the catalogue's tasks, each once, by what they are.
 
+    A copy of a task with a model or data of one's own has its name, and a version: it is another.
     It is the one road to the runs of a printed number and to those of a notebook's plan; nothing is
     loaded or read for it.
     """
@@ -64,7 +65,8 @@ class Index:
         self._methods: dict[tuple[str, str, str], dict[tuple[str, str], list[Run]]] = {}
         self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
         for run in {run.config.digest: run for run in runs}.values():
-            if run.config.algorithm in algorithms.METHODS and "hyperparameters" in run.meta:
+            named = run.config.algorithm in algorithms.METHODS and "version" not in run.config.task
+            if named and "hyperparameters" in run.meta:
                 key = run.config.task["name"], run.config.algorithm
                 self._runs.setdefault(key, []).append(run)
                 method = _task_values(run), _number_text(run.config.method)
@@ -102,7 +104,8 @@ class Index:
                 config.task["seed"] == seed
                 and config.rounds == settings["rounds"]
                 and set(config.seeds.values()) == {request.seed}
-                and request.clients_per_round in (None, config.clients_per_round)
+                and config.clients_per_round == (request.clients_per_round or _usual_cohort(run))
+                and config.dtype == "float32"
                 and all(
                     _fits(options.get(key), value)
                     for key, value in wanted.items()
@@ -166,6 +169,14 @@ def _origin(request: Request, run: Run) -> str:
     task = run.config.task
     left = [task["options"].get(key) for key in ("data", "clients") if key not in request.options]
     return _text([*left, task["stand_in"], task["data"] in LOSSY])
+
+
+def _usual_cohort(run: Run) -> int:
+    """How many clients a round of a run has where nothing else was asked for."""
+    config, options = run.config, run.config.task["options"]
+    there = 1 if options.get("centralized") else options.get("clients", config.clients_per_round)
+    own = run.meta.get("settings", {}).get("clients_per_round", config.clients_per_round)
+    return int(there if own is None else min(own, there))
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:

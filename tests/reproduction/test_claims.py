@@ -467,6 +467,9 @@ def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run
     assert judged.verdict == FAILS and judged.missing == ("12_c",)
     assert ", not run: 12" in claims.in_words(judged)
     assert not claims.judged(evidence, "laptop", {"10_a": fair}).missing  # as in a notebook
+    # In brackets is what decides: not a smaller margin that is resolved.
+    both = (Statement("", (0.2,), error=0.1), Statement("", (0.3,), error=0.4))
+    assert "0.300 ± 0.400" in claims.in_words(replace(judged, statements=both))
     assert ", not run: 12)" in " ".join(map(str.strip, judged.words()))
     # A seed that a method lacks counts for none.
     assert (judged.seeds, judged.rounds) == (2, ROUNDS)

@@ -82,7 +82,9 @@ def as_task(history, name, preset="quick", **changes):
     task = {**history.config.task, "name": name, "preset": scale(name, preset), **changes}
     usual = defaults(name, task["preset"])
     task["options"] = {key: value for key, value in usual.items() if value is not None}
-    return dataclasses.replace(history, config=dataclasses.replace(history.config, task=task))
+    cohort = task["options"].get("clients", history.config.clients_per_round)
+    config = dataclasses.replace(history.config, task=task, clients_per_round=cohort)
+    return dataclasses.replace(history, config=config)
 
 
 def put(store, history):

@@ -161,6 +161,23 @@ def test_a_plans_runs_of_a_task_are_on_one_data_set(made, task, mine):
     assert digests(Index([*old, *new]).plan(requests, "quick")) == digests(new)
 
 
+@pytest.mark.parametrize(
+    "change", [{"clients_per_round": 2}, {"dtype": "float64"}, {"task": {"version": "mine"}}]
+)
+def test_what_somebody_tried_takes_no_published_runs_place(made, task, ours, change):
+    """Another cohort or precision than the plan's, or a copy of the task with a model of one's own,
+    whose run is no number of the paper's either."""
+    request = Request("synthetic", "fedavg", options=task.options, rounds=10)
+    run = made()
+    parts = {**change, "task": {**run.config.task, **change.get("task", {})}}
+    config = dataclasses.replace(run.config, **parts)
+    other = dataclasses.replace(run, config=config, meta={**run.meta, "created": "9999"})
+    assert Index([run, other]).asked(request, "quick") == [run]
+    asked = dataclasses.replace(request, clients_per_round=2)
+    assert Index([run, other]).asked(asked, "quick") == [other] * ("clients_per_round" in change)
+    assert ours({}, other)["seeds"] == ("task" not in change)
+
+
 def test_tuned_hyperparameters_are_chosen_by_the_training_loss(made, ours):
     cell = {"tuned": ("client_lr",)}
     grid = [
