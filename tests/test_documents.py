@@ -44,8 +44,8 @@ def test_cards_of_notebooks_have_the_core_hours_of_the_pages():
     hours, said = dict(HOURS.findall(pages)), {}
     for name in hours:
         card = (ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8")
-        found = re.search(r"laptop[^;:]*: ([\d.]+) core-hours", card)
-        said[name] = found and found[1]
+        hours_said = re.search(r"laptop[^;:]*: ([\d.]+) core-hours", card)
+        said[name] = hours_said and hours_said[1]
     assert said == hours and len(hours) > 20
 
 
