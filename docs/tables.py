@@ -199,7 +199,7 @@ def agreement_table() -> str:
         "different printed numbers": True,
         "with a run": frame["seeds"] > 0,
         "not on a stand-in": frame["data"] == "real",
-        "comparable, and without a note": frame["fair"],
+        "comparable": frame["fair"],
         "agree": frame["agrees"],
     }
     by = frame.assign(**counts).groupby("paper", sort=False)[[*counts]].sum()

@@ -56,7 +56,7 @@ _HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, _letters)
 _TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", lambda number: "?", (" ≠", " ="))
 LEGEND = (
     "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
-    "[n] how ours departs from the paper; without: = agrees, ≠ does not. All columns: --json, --csv"
+    "[n] how ours departs from the paper, or diverged; = agrees, ≠ does not. More: --json, --csv"
 )
 
 

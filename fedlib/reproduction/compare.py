@@ -1,10 +1,10 @@
 """The papers' printed numbers beside ours, and when ours count as the same.
 
-Only a fair comparison can be an agreement: a legible number beside runs without a note, that is
-with the paper's settings, data, seeds and tuning. A number that a paper prints in two tables for
-the same runs counts once. Then ours agrees with it if it is within :data:`TOLERANCE` of it and,
-where the paper prints a ± b, also within 2 √(b² + s²), s the standard deviation of ours over seeds
-and, where there are such runs, over other splits of the clients' data.
+Only a fair comparison can be an agreement: a legible number beside runs with the paper's settings,
+data, seeds and tuning. A number that a paper prints in two tables for the same runs counts once.
+Then ours agrees with it if it is within :data:`TOLERANCE` of it and, where the paper prints a ± b,
+also within 2 √(b² + s²), s the standard deviation of ours over seeds and, where there are such
+runs, over other splits of the clients' data. Where one of our runs diverged it does not.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def compare(store: Store | None = None) -> pd.DataFrame:
         ours_std (over seeds, n - 1), splits_std (the same over splits of the clients' data, 0 where
         only one was trained on), seeds (how many), difference (ours - printed),
         ours_unweighted (clients count alike instead of by their examples), comparable (False
-        where nothing is legible), repeats (the table that printed
-        this number before, "" if none did), fair (whether the number counts: comparable, no
-        repetition, and with runs without a note), agrees (whether it is fair and the same, see
-        above), preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs (digests),
-        note (how the runs depart from the paper's), unclear (what is uncertain about the printed
-        number). Numbers are in the printed unit, mostly percent. A cell without a run has NaN and
-        names its notebook.
+        where nothing is legible), repeats (the table that printed this number before, "" if none
+        did), fair (whether the number counts: comparable, no repetition, and with runs that depart
+        in nothing), agrees (whether it is fair and the same, see above), preset, rounds,
+        printed_rounds, data (``"real"``, ``"stand-in"``), runs (digests), note (how the runs depart
+        from the paper's, and which diverged), unclear (what is uncertain about the printed number).
+        Numbers are in the printed unit, mostly percent. A cell without a run has NaN and names its
+        notebook.
     """
     store = Store() if store is None else store
     return cells(store.stored(published=True))
@@ -90,7 +90,7 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     first = frame.groupby(keys)["item"].transform("first")
     before = (first != frame["item"]) & frame["comparable"]
     frame["repeats"] = first.where(before, "")
-    frame["fair"] = frame["comparable"] & (frame["note"] == "") & ~before
+    frame["fair"] = frame["comparable"] & ~frame["departs"] & ~before
     # Within the tolerance and, where the paper prints ±, within both spreads.
     gap = frame["difference"].abs()
     percent = frame["metric"].map(lambda name: METRICS[name].factor == 100)
@@ -112,6 +112,12 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
     weighted = [metric.factor * value for value, _ in measured]
     by_split = [metric.factor * metric(history)[0] for history in splits]
     config = histories[0].config if histories else None
+    departs = _departures(cell, histories, weighted, tried)
+    diverged = [
+        f"seed {history.config.seeds['init']} diverged in round {history.diverged}"
+        for history in histories
+        if history.diverged is not None
+    ]
     return {
         "ours": fmean(weighted) if weighted else nan,
         "ours_std": float(np.std(weighted, ddof=1)) if len(weighted) > 1 else nan,
@@ -123,30 +129,28 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
         "printed_rounds": printed_settings(cell)["rounds"],
         "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
-        "note": "; ".join(_notes(cell, histories, weighted, tried)),
+        "departs": bool(departs),
+        "note": "; ".join([*departs, *diverged]),
     }
 
 
-def _notes(
+def _departures(
     cell: Cell, histories: Sequence[History], measured: Sequence[float], tried: Sequence[list[Run]]
 ) -> list[str]:
     """How some runs depart from the paper's, in words; ``measured`` are their numbers."""
     if not histories:
         notebook = tables.notebook(cell["paper"], cell["item"], cell["task"])
         return [f"no run yet: {how_to_make(notebook)}"]
-    diverged = [
-        f"seed {history.config.seeds['init']} diverged in round {history.diverged}"
-        for history in histories
-        if history.diverged is not None
-    ]
     local = cell["paper"] == "adafedadam"  # see split_of
     test_only = local and split_of(*histories) == "test"
-    unmeasured = not diverged and any(map(isnan, measured))
+    unmeasured = any(
+        isnan(value) and history.diverged is None
+        for history, value in zip(histories, measured, strict=True)
+    )
     return [
         *departures(cell, histories[0].config),
         *shortfalls(cell, histories, tried),
         *(["values per client not kept"] if unmeasured else []),
-        *diverged,
         *(["over the clients' test examples, not all their data"] if test_only else []),
     ]
 

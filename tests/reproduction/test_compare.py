@@ -153,9 +153,14 @@ def test_the_papers_settings_win_over_reduced_ones_and_real_data_over_stand_ins(
     assert fedavg(run(overrides={"client_lr": 0.5}))["seeds"] == 0  # not the paper's
 
 
-def test_of_several_seeds_that_diverged_neither_mean_nor_spread_is_known(run):
-    row = fedavg(*(run("fedavg", [0.6] * 150, diverged=77, seed=seed) for seed in range(3)))
+def test_a_number_counts_and_does_not_agree_where_one_of_its_seeds_diverged(
+    hand_made, synthetic, printed
+):
+    runs = [hand_made(synthetic, rounds=1, seed=seed) for seed in range(3)]
+    runs[1] = hand_made(synthetic, rounds=1, seed=1, diverged=1)
+    row = cells(runs, printed({"metric": "avg", "printed": 50.0})).iloc[0]
     assert row["seeds"] == 3 and math.isnan(row["ours"]) and math.isnan(row["ours_std"])
+    assert row["note"] == "seed 1 diverged in round 1" and row["fair"] and not row["agrees"]
 
 
 def test_illegible_numbers_are_marked_and_not_compared(hand_made, synthetic, printed):
