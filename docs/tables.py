@@ -18,6 +18,7 @@ from fedlib import files, papers, plans
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
+from fedlib.figures.tables import digits_of
 from fedlib.paths import project_root
 from fedlib.plans import Request
 from fedlib.reproduction import tables
@@ -31,7 +32,6 @@ from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS
 from fedlib.reproduction.listing import listed, task_table
 from fedlib.reproduction.matching import Index
-from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.claims import RIVALS, lines, reached
 from fedlib.reproduction.mime.figures import LOOKS, PLAIN, line_of
 from fedlib.results import reading
@@ -42,9 +42,9 @@ from fedlib.results.store import Store
 METHODS = (*OPTIMIZERS, "scaffold")
 
 
-def number(value: float) -> str:
+def number(value: float, digits: int = 1) -> str:
     """``"79.5"``; "–" of NaN."""
-    return "–" if isnan(value) else f"{value:.1f}"
+    return "–" if isnan(value) else f"{value:.{digits}f}"
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -128,7 +128,7 @@ def fedopt_table() -> str:
 
     def end(run: History) -> str:
         ours = outcomes.collect([run]).iloc[0]
-        digits = 2 if METRICS[ours["metric"]].smaller else 1
+        digits = digits_of(ours["metric"])
         theirs = printed.get((ours["task"], ours["algorithm"]))
         brackets = "" if theirs is None else f" ({theirs:.{digits}f})"
         return f"{ours['performance']:.{digits}f}{brackets}"
@@ -247,11 +247,14 @@ def scale_table(paper: str) -> str:
     rows = []
     for row in shown.to_dict("records"):
         name = f"{row['row']}, {row['column']}" if row["column"] else row["row"]
-        printed, ours = (number(row[key]) for key in ("printed", "ours"))
-        spread = "" if isnan(row["ours_std"]) else f" ± {row['ours_std']:.1f}"
+        digits = digits_of(row["metric"])
+        printed, ours, spread = (
+            number(row[key], digits) for key in ("printed", "ours", "ours_std")
+        )
+        ours += "" if isnan(row["ours_std"]) else f" ± {spread}"
         where = f"{row['item']}, `{row['task']}`"
         metric = style.name(row["metric"])
-        rows.append((where, name, metric, printed, ours + spread, str(row["seeds"]), row["note"]))
+        rows.append((where, name, metric, printed, ours, str(row["seeds"]), row["note"]))
     head = ("table, task", "row", "number", "printed", "ours", "seeds", "departs from the paper by")
     return markdown(head, rows)
 

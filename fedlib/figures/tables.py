@@ -52,8 +52,8 @@ def _letters(number: int) -> str:
 
 
 GREY = "{}<br><span style='color: #777'>{}</span>"
-_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, _letters)
-_TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", lambda number: "?", (" ≠", " ="))
+_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{}</b>", GREY, _letters)
+_TEXT = _Markup(str, "[{}]", "{}*", "{} ({})", lambda number: "?", (" ≠", " ="))
 LEGEND = (
     "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
     "[n] how ours departs from the paper, or diverged; = agrees, ≠ does not. More: --json, --csv"
@@ -199,6 +199,11 @@ def _as_printed(
     return pd.DataFrame(cells, index=pd.unique(frame["method"].map(markup.name))), said, read
 
 
+def digits_of(metric: str) -> int:
+    """How many digits a comparison shows after the point: errors, about 1, need two."""
+    return 2 if metric == "mse_x1000" else 1
+
+
 def _best(numbers: pd.Series, smaller: bool) -> float:
     """The best of several numbers; NaN of one alone."""
     known = pd.to_numeric(numbers).dropna()
@@ -273,12 +278,16 @@ def _cell(
     markup: _Markup,
 ) -> str:
     """Ours with its spread and marks of what is not known already, and the printed number."""
+    digits = digits_of(row["metric"])
+    shown = [
+        "–" if pd.isna(value) else f"{value:.{digits}f}" for value in (row["ours"], row["printed"])
+    ]
     ours, printed = (
-        "–" if pd.isna(value) else (markup.bold if value == top else "{:.1f}").format(value)
-        for value, top in zip((row["ours"], row["printed"]), best, strict=True)
+        markup.bold.format(text) if row[name] == top else text
+        for name, text, top in zip(("ours", "printed"), shown, best, strict=True)
     )
     spread = row.get("ours_std", float("nan"))
-    spread = "" if pd.isna(spread) else f" ± {spread:.1f}"
+    spread = "" if pd.isna(spread) else f" ± {spread:.{digits}f}"
     particular = "; ".join(text for text in _clauses(row["note"]) if text not in known)
     ours += spread + markup.raised(_marks([particular], said))
     printed += markup.raised(_marks([row["unclear"]], read, markup.letter))
