@@ -178,9 +178,7 @@ def one_thread():
 PARAMETERS = """
 preset = ""
 seed = 0
-device = "auto"
 rounds = None
-width = None
 """
 # Two curves and a grid of two, on a few clients. The curves differ in their cohorts, so that they
 # never train together.

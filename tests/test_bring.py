@@ -41,8 +41,7 @@ def with_(value, example):
 TWO, PLACES = {"clients_per_round": 2}, itertools.count()
 NANS, NOTHING = fedlib.ClientData(X * NAN, Y, [[3, 4]]), fedlib.ClientData(X, Y, [[]])
 REFUSED = {
-    "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
-    "infinite": ({"x": with_(-INF, 4)}, "train client 2's example 4 has the input -inf"),
+    "infinite": ({"x": with_(-INF, 10)}, "train client 1's example 10 has the input -inf"),
     "beyond float32": ({"x": with_(0, 0).double() * 1e200}, "0's example 0 .*no finite fl"),
     "a test set of NaN": ({"test": NANS}, "test client 0's example 3 has the input nan"),
     "more data of NaN": ({"evaluated": {"local": NANS}}, "local client 0's example 3 has the in"),
@@ -51,7 +50,6 @@ REFUSED = {
     "nested": ({"x": torch.nested.nested_tensor([X[0], X[1]])}, "x is nested"),
     "quantized": ({"x": torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)}, "x is quantized"),
     "meta": ({"y": Y.to("meta")}, "y is without values"),
-    "ids twice": ({"ids": ["ann", "bob", "ann"]}, "two clients have the id 'ann'"),
     "ids of no letter": ({"ids": ["", "ann", ""]}, "two clients have the id ''"),
     "ids alike": ({"ids": [1, "1", 2]}, "two clients have the id '1'"),
     "nobody has anything": ({"parts": [[], []]}, "none of the 2 training clients has examples"),
@@ -105,16 +103,11 @@ def test_what_cannot_be_right_is_one_line(name):
     refused(message, run, **changed)
 
 
-def inferred():
-    with torch.inference_mode():
-        return X.clone()
-
-
 USERS = pd.Series(["ann", "bob", "cy"])
 TAKEN = {
     **{str(kind): {"y": Y.to(kind)} for kind in (torch.int8, torch.uint8, torch.int16)},
     **{str(kind): {"y": Y.to(kind)} for kind in (torch.uint16, torch.uint32, torch.uint64)},
-    "inference": {"x": inferred()},
+    "inference": {"x": torch.inference_mode()(X.clone)()},
     "a graph": {"x": X.clone().requires_grad_() * 1},
     "a parameter": {"x": nn.Parameter(X.clone())},
     "NaN of nobody": {"x": with_(NAN, 8)},
@@ -169,11 +162,9 @@ def test_weights_are_copied():
 @pytest.mark.parametrize(
     "column",
     [
-        pd.Series(["bob", "ann", "bob"]),
         pd.Series(["bob", "ann", "bob"]).astype("category"),
         pd.Series(["bob", "ann", "bob"], dtype="string"),
         pd.Series([7, 3, 7]),
-        np.array(["bob", "ann", "bob"], dtype=object),
         pd.Index(["bob", "ann", "bob"]),
     ],
     ids=lambda column: str(column.dtype),

@@ -36,8 +36,6 @@ def failing():
 @dataclass(frozen=True)
 class Ruled(Slipped):
     rule: object = print
-
-number = 3
 """
 TASKS = """
 import fedlib
@@ -163,7 +161,6 @@ def test_a_module_of_the_current_folder(modules, command):
         (["my_slip:f", "fedavg"], "No module named 'not_there_at_all' (my_slip.py, line 1)"),
         (["my_exit:f", "fedavg"], "fails: SystemExit: 0 (my_exit.py, line 1)"),
         (["my_tasks:", "fedavg"], "it must be a function that makes a fedlib.Task"),
-        (["quadratic", "my_methods:number"], "gives 3; it must be a class derived from"),
         (["quadratic", "my_methods:failing"], "'my_methods:failing' fails: KeyError: 'x' (my_me"),
         (["quadratic", "my_methods:Halved", "--set", "shar=1"], "did you mean 'share'"),
         (["quadratic", "my_methods:Ruled"], "cannot name a run; options and fields are"),

@@ -132,10 +132,6 @@ def test_products_are_computed_in_tf32_only_where_that_was_asked_for(tf32):
     assert torch.backends.cudnn.allow_tf32 == before
 
 
-def test_tf32_is_refused_where_there_is_none():
-    refused("needs a CUDA device", numbers, dtype="tf32")
-
-
 def test_runs_in_threads_are_those_of_one():
     """Of two backends, with dropout; each thread's first operation falls into others' runs."""
 

@@ -48,13 +48,6 @@ def test_words_do_not_depend_on_how_many_are_drawn_or_on_other_keys():
     assert torch.equal(randomness.bits(keys, 4)[1], randomness.bits(torch.tensor(6), 4))
 
 
-def test_dropout_outside_a_round_is_torchs():
-    torch.manual_seed(0)
-    ours = randomness.dropout(torch.ones(100), 0.3)
-    torch.manual_seed(0)
-    assert torch.equal(ours, torch.nn.functional.dropout(torch.ones(100), 0.3))
-
-
 @pytest.mark.parametrize("number", [0, 1, 7, 2**40, -3])
 def test_fold_of_an_int_is_fold_of_a_tensor(number):
     keys = torch.tensor([0, 1, -5, 2**62])

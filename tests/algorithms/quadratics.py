@@ -1,4 +1,4 @@
-"""What the methods' tests share: random quadratics, the engine's cohorts, runs and differences."""
+"""What the methods' tests share: random quadratics, the engine's cohorts, and runs."""
 
 import numpy as np
 
@@ -98,8 +98,3 @@ def end(task, method, rounds, *, seed=0, size=None, **overrides):
     history = fedlib.run(task, method, clients_per_round=size, overrides=overrides, **how)
     assert history.diverged is None
     return np.asarray(history.params["x"])
-
-
-def difference(a, b):
-    """The largest difference of two runs' parameters."""
-    return max(float((a.params[name] - b.params[name]).abs().max()) for name in a.params)

@@ -75,15 +75,6 @@ def test_equals_numpy(name, settings):
     assert np.abs(x - numpy_fedopt(name, **settings)).max() < 1e-9
 
 
-def test_the_test_loss_is_the_clients_weighted_mean():
-    A, b, weights, x0 = problem(0)
-    task = fedlib.quadratic_task(A, b, weights, x0)
-    history = fedlib.run(task, "fedavg", rounds=2, dtype="float64")
-    x, p = history.params["x"].numpy(), weights / weights.sum()
-    loss = sum(p[i] * (0.5 * x @ A[i] @ x - b[i] @ x) for i in range(M))
-    assert history.series("loss").iloc[-1] == pytest.approx(loss, abs=1e-12)
-
-
 def test_client_schedules():
     assert [schedules.constant(t, 4000) for t in (0, 3999)] == [1, 1]
     falling = pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01], rel=1e-12)

@@ -48,13 +48,6 @@ def test_equals_numpy(settings, size):
     assert np.abs(expected - given["x0"]).max() > 0.01
 
 
-def test_with_L_clients_need_no_learning_rate():
-    settings = {"client_optimizer": "delta_sgd", "L": 1.0, "local_steps": 3}
-    task = fedlib.quadratic_task(**positive_problem(2))
-    history = fedlib.run(task, "qfedavg", rounds=20, overrides=settings)
-    assert history.series("loss").iloc[-1] < history.series("loss").iloc[0]
-
-
 @pytest.mark.parametrize("q", [1.0, 10.0])
 def test_it_stands_still_where_no_client_has_a_loss(q):
     task = fedlib.quadratic_task([[[1.0]], [[3.0]]], [[0.0], [0.0]])

@@ -1,6 +1,5 @@
 """Importing .npz: what is stored is what was given, and bad files leave nothing behind."""
 
-import io
 import struct
 import zipfile
 
@@ -100,18 +99,6 @@ def test_bad_arrays_are_refused_whole(tmp_path, changes, words):
     not_imported(words, write(tmp_path, **changes))
 
 
-def test_a_damaged_archive_is_refused(tmp_path):
-    whole = write(tmp_path).read_bytes()
-    flipped = bytearray(whole)
-    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-        at = archive.getinfo("train_x.npy").header_offset
-    flipped[at + 200] ^= 1  # inside the values: only the archive's check sum can tell
-    for content in (b"", b"not a zip", whole[: len(whole) // 2], whole[:-1], bytes(flipped)):
-        path = tmp_path / "bad.npz"
-        path.write_bytes(content)
-        not_imported(r"not a \.npz file, or is cut off|is damaged", path)
-
-
 def header(text):
     """A .npy file with any header at all."""
     encoded = text.encode("latin1")
@@ -157,4 +144,7 @@ def test_polarity_is_measured(tmp_path, paper, ink, polarity):
 def test_names_that_could_not_be_folders_are_refused(tmp_path):
     for name in ("", "A", "a b", "../up", "a/b", ".hidden", "x" * 65):
         not_imported("cannot name a data set", write(tmp_path), name)
-    not_imported("there is no file", tmp_path / "no.npz")
+    path = tmp_path / "no.npz"
+    not_imported("there is no file", path)
+    path.touch()
+    not_imported(r"not a \.npz file, or is cut off", path)  # how else: tests/faults/test_damaged.py

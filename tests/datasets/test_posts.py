@@ -61,17 +61,7 @@ def check(encoded, rows):
         assert list(mine) == [i for i, row in enumerate(rows) if row[0] == client]
 
 
-def opened(folder, split="train"):
-    npy.save_json(folder, "vocabulary", {"words": VOCABULARY, "tags": TAGS})
-    arrays = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
-    return from_arrays(arrays, split)
-
-
 # -------------------------------------------------------------------------------------- encoding
-
-
-def test_posts_without_tags_are_refused():
-    refused("have no tags", encode, [], ["x"], [])
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
@@ -86,7 +76,9 @@ def test_encoding_follows_the_rules_word_by_word_in_memory_and_in_pieces(tmp_pat
     clients = {row[0] for row in rows}
     written = posts.write(tmp_path, "train", pieces, VOCABULARY, TAGS)
     assert written == (len(rows), len(clients) + 2)
-    in_memory, encoded = encode(rows, VOCABULARY, TAGS), opened(tmp_path)
+    npy.save_json(tmp_path, "vocabulary", {"words": VOCABULARY, "tags": TAGS})
+    arrays = {path.stem: np.load(path, mmap_mode="r") for path in tmp_path.glob("*.npy")}
+    in_memory, encoded = encode(rows, VOCABULARY, TAGS), from_arrays(arrays, "train")
     check(in_memory, rows)
     check(encoded, rows)
     assert (in_memory.word_list, in_memory.tag_list) == (tuple(VOCABULARY), tuple(TAGS))
@@ -101,6 +93,7 @@ def test_words_rank_by_the_clients_that_use_them_in_titles_too_and_tags_by_examp
     # Two of three clients use x, two y and two z, in titles only; one uses "rare" and ".", twice.
     assert train.word_list == ("x", "y", "z") and train.tag_list == ("t",)
     assert train.clients == ("a", "b", "c") and train.starts.tolist() == [0, 3, 4, 5]
+    refused("have no tags", encode, [], ["x"], [])
 
 
 # ------------------------------------------------------------------------------------ using them

@@ -10,7 +10,6 @@ import torch
 
 from fedlib import datasets
 from fedlib.datasets import catalogue, posts, writers
-from fedlib.errors import Error
 from tests.datasets.conftest import not_imported, tarred
 from tests.refusals import refused
 
@@ -254,8 +253,8 @@ def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
 
 
 def test_posts_have_a_loader_of_their_own(tmp_path, prepare):
-    with pytest.raises(Error, match=r"not prepared.*'fedlib data prepare stackoverflow'"):
-        datasets.load_posts("stackoverflow", tmp_path)
+    message = "not prepared.*'fedlib data prepare stackoverflow'"
+    refused(message, datasets.load_posts, "stackoverflow", tmp_path)
     (tmp_path / "posts.jsonl").write_text("{}")
     not_imported(
         "is got with 'fedlib data prepare stackoverflow'", tmp_path / "posts.jsonl", "stackoverflow"

@@ -4,29 +4,17 @@ The tests know it as ``backend="reference"``, see ``tests/conftest.py``: it is t
 """
 
 import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import fedlib
 from fedlib import randomness
-from fedlib.algorithms.base import State
 from fedlib.component import Component
 from fedlib.engine.batches import upload, whole_scale
 from fedlib.engine.states import carry_statistics, map_state
 from fedlib.engine.vectorized import Sums, Vectorized
-
-
-@dataclass(frozen=True)
-class Done:
-    """What one client of one configuration leaves."""
-
-    kept: State
-    sent: State
-    loss: Tensor
-    seen: float = 0.0
 
 
 class Reference(Vectorized):
@@ -44,7 +32,7 @@ class Reference(Vectorized):
             client = self._knows(work, number)
             with self.model.statistics.tracking(server.get("statistics")):
                 memory = method.client_enroll(server, client, self._whole(number, work.round))
-            return Done(memory, {}, self._zero())
+            return memory, {}, 0.0, 0.0
 
         return self._each(work, clients, work.memory, one)
 
@@ -56,7 +44,7 @@ class Reference(Vectorized):
             full = self._whole(number, work.round)
             with self.model.statistics.tracking(server.get("statistics")):
                 own, sent = method.client_measure(server, self._client(work, number, c), full)
-            return Done(own, sent, self._zero())
+            return own, sent, 0.0, 0.0
 
         return self._each(work, clients, work.measured, one)
 
@@ -68,7 +56,7 @@ class Reference(Vectorized):
             plan = self.feed.plan(np.array([number]), work.round)
             state = method.client_init(server, self._client(work, number, c))
             state = carry_statistics(server, state)
-            loss, seen = self._zero(), 0.0
+            loss, seen = 0.0, 0.0
             for step in range(int(plan.steps[0])):
                 count = int(plan.counts[step])
                 index = plan.index[step : step + 1, :count]
@@ -82,12 +70,15 @@ class Reference(Vectorized):
                 seen += count
             memory = method.client_remember(server, state) if method.remembers else {}
             sent = carry_statistics(state, method.client_final(server, state))
-            return Done(memory, sent, loss, seen)
+            return memory, sent, loss, seen
 
         return self._each(work, clients, work.memory, one)
 
     def _each(self, work, clients, states, one):
-        """Every client of every configuration: keep what it keeps, sum what it sends."""
+        """Every client of every configuration: keep what it keeps, sum what it sends.
+
+        ``one`` gives both, the sum of its examples' losses and how many these were.
+        """
         kept = [[] for _ in clients]
         sums = []
         losses = []
@@ -96,14 +87,14 @@ class Reference(Vectorized):
             method = _scalars(configuration, self.feed.dtype, self.feed.device)
             server = map_state(lambda t, c=c: t[c], work.server)
             total = None
-            loss, seen = self._zero(), 0.0
+            loss, seen = torch.zeros((), dtype=self.feed.dtype, device=self.feed.device), 0.0
             for position, number in enumerate(clients.tolist()):
-                done = one(method, server, number, c)
-                kept[position].append(done.kept)
+                own, sent, own_loss, own_seen = one(method, server, number, c)
+                kept[position].append(own)
                 weight = float(work.weights[number])
-                weighted = map_state(lambda t, weight=weight: weight * t, done.sent)
+                weighted = map_state(lambda t, weight=weight: weight * t, sent)
                 total = weighted if total is None else map_state(torch.add, total, weighted)
-                loss, seen = loss + done.loss, seen + done.seen
+                loss, seen = loss + own_loss, seen + own_seen
             sums.append(total)
             losses.append(loss)
         if kept and kept[0][0]:
@@ -131,9 +122,6 @@ class Reference(Vectorized):
         scale = whole_scale(self.feed.task, data.sizes[[one]], round.config.batch_size)[0]
         y = self.feed.y[index[0].to(self.feed.device)]
         return OneFullBatch(self.oracle, self.feed.inputs(index, None)[0], y, float(scale))
-
-    def _zero(self):
-        return torch.zeros((), dtype=self.feed.dtype, device=self.feed.device)
 
 
 def assert_rows_agree(task, algorithm="fedavg", **settings):

@@ -109,14 +109,6 @@ def test_local_steps_cycle_through_the_data():
     assert [len(batches(p, client)) for client in (0, 1, 3)] == [4, 0, 4]
 
 
-def test_full_batches_have_no_mask():
-    p = plan([0, 2], batch_size=1)
-    assert p.mask is None
-    p = plan([0, 3], batch_size=None, local_epochs=1)
-    assert p.active == [2] and p.counts.tolist() == [7, 10]
-    assert sorted(p.index[1].tolist()) == members(3)
-
-
 @pytest.mark.parametrize("algorithm", ["fedadam", "scaffold", "mime", "delta"])
 def test_a_round_makes_no_array_as_long_as_the_population(algorithm):
     """What a round costs before its first step depends on who takes part, not on who might."""

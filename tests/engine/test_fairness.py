@@ -17,24 +17,16 @@ def oracle(accuracy, examples):
     """From the definitions, for one model."""
     own, n = accuracy[examples > 0], examples[examples > 0]
     mean = np.average(own, weights=n)
-    low = np.sort(own)
+    low, worst = np.sort(own), np.argsort(own, kind="stable")[: math.ceil(0.3 * len(own))]
     return {
         "accuracy_unweighted": own.mean(),
         "accuracy_std": own.std(),
         "accuracy_std_weighted": math.sqrt(np.average((own - mean) ** 2, weights=n)),
         "accuracy_worst_30": low[: math.ceil(0.3 * len(low))].mean(),
         "accuracy_worst_10": low[: math.ceil(0.1 * len(low))].mean(),
-        "accuracy_worst_30_weighted": worst_30_weighted(own, n),
+        "accuracy_worst_30_weighted": np.average(own[worst], weights=n[worst]),
         "error_rsd": own.std() / (1 - own.mean()) if own.mean() < 1 else 0.0,
     }
-
-
-def worst_30_weighted(accuracy, examples):
-    """Right over wrong answers of the chosen clients' examples, in exact numbers of clients."""
-    worst = sorted(range(len(accuracy)), key=lambda k: (accuracy[k], k))
-    worst = worst[: next(k for k in range(1, len(worst) + 1) if 10 * k >= 3 * len(worst))]
-    right = sum(accuracy[k] * examples[k] for k in worst)
-    return float(right / sum(examples[k] for k in worst))
 
 
 @pytest.mark.parametrize("clients", [1, 2, 7, 10, 33])

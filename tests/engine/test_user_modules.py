@@ -206,7 +206,6 @@ MODELS = {
     "in place": lambda: Net(written),
     "buffer": lambda: Net(lambda net, x: x * net.scale),
     "weight_norm": lambda: Net(inner, parametrizations.weight_norm(nn.Linear(8, 8))),
-    "list": lambda: Net(inner, nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)),
     "no dimensions": Scaled,
     "fx": lambda: torch.fx.symbolic_trace(nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 2))),
     "NumPy": lambda: Net(lambda net, x: x * torch.from_numpy(np.tanh(x.detach().numpy()))),

@@ -2,50 +2,36 @@
 
 import dataclasses
 import json
-import sys
 
 import pandas as pd
-import pytest
 from matplotlib.figure import Figure
 
-import fedlib
 from fedlib import figures
 from fedlib.figures.save import NOTE, picture, render
 from fedlib.figures.scale import note, scale, small
 from tests.figures.conftest import as_task
-
-module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
-
-
-@pytest.fixture
-def fedavg(histories):
-    return histories[:2]
-
-
-def saved(figure, root, value=1.0):
-    data = pd.DataFrame({"x": [value]})
-    return figures.save(figure, "a/b", data, caption="", histories=(), root=root)
+from tests.refusals import refused
 
 
 def test_a_saved_figure_is_shown_as_it_was_saved_until_it_changes(tmp_path):
     figure = Figure(figsize=(2, 1))
     assert picture(figure) is None
-    path = saved(figure, tmp_path)
+    about = {"caption": "", "histories": (), "root": tmp_path}
+    path = figures.save(figure, "a/b", pd.DataFrame({"x": [1.0]}), **about)
     assert picture(figure) == path.read_bytes()
     figure.suptitle("later")
     assert picture(figure) is None
 
 
 def test_what_cannot_be_saved():
-    with pytest.raises(fedlib.Error, match="<paper>/<name>"):
-        figures.save(Figure(), "../x", pd.DataFrame({"a": [1]}), caption="", histories=[])
-    with pytest.raises(fedlib.Error, match="no data"):
-        figures.save(Figure(), "a/b", pd.DataFrame(), caption="", histories=[])
+    about = {"caption": "", "histories": []}
+    refused("<paper>/<name>", figures.save, None, "../x", pd.DataFrame({"a": [1]}), **about)
+    refused("no data", figures.save, None, "a/b", pd.DataFrame(), **about)
 
 
-def test_missing_tasks_are_named_in_the_corner(tmp_path, fedavg):
+def test_missing_tasks_are_named_in_the_corner(tmp_path, histories):
     data, figure = pd.DataFrame({"x": [1.0]}), Figure(figsize=(2, 1))
-    common = {"caption": "", "histories": fedavg, "missing": ["mnist", "cifar10"]}
+    common = {"caption": "", "histories": histories[:2], "missing": ["mnist", "cifar10"]}
     path = figures.save(figure, "a/b", data, root=tmp_path, **common)
     said = [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
     assert said[0].split("runs:")[1].split() == ["MNIST;", "CIFAR-10"]
@@ -54,8 +40,9 @@ def test_missing_tasks_are_named_in_the_corner(tmp_path, fedavg):
     assert [text.get_text() for text in figure.texts if text.get_gid() == NOTE] == ["another"]
 
 
-def test_the_scale_tells_data_clients_rounds_and_seeds(fedavg):
+def test_the_scale_tells_data_clients_rounds_and_seeds(histories):
     """In words for under a title: of the paper's numbers too, where a run has others."""
+    fedavg = histories[:2]
     assert scale(fedavg) == "small problem, 10 of 100 clients, 4 rounds, 2 seeds" and small(fedavg)
     fake = [as_task(run, stand_in=True) for run in fedavg]
     assert scale(fake[:1]).startswith("small problem on stand-in data, 10 of 100")

@@ -213,7 +213,7 @@ def small_resnet(depth, norm, width, features):
 MODELS = {
     "softmax": (models.Softmax, linear, numbers(60), (10,), 0),
     "tags": (lambda: models.TagModel(7, 5), linear, numbers(7), (5,), 0),
-    "mlp": (lambda: models.MLP(12, (7, 5), 4), mlp, numbers(12), (4,), 5),
+    "mlp": (lambda: models.MLP(12, (14, 10), 4, width=0.5), mlp, numbers(12), (4,), 5),
     "autoencoder": (lambda: EMNISTAutoencoder(width=0.05), autoencoder, numbers(784), (784,), 2),
     "emnist_cnn": (lambda: EMNISTCNN(width=0.125), emnist_cnn, numbers(1, 28, 28), (62,), 16),
     "delta_cnn": (lambda: models.DeltaCNN(width=0.3), delta_cnn, numbers(1, 28, 28), (10,), 15),

@@ -71,32 +71,28 @@ def test_batch_norm_evaluates_in_batches_of_a_fixed_size():
     assert torch.isfinite(padded).all()
 
 
-def test_real_examples_end_with_their_block():
-    outer, inner = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
+def test_real_examples_end_with_their_block_however_it_ends():
+    outer = torch.ones(1, 2, dtype=torch.bool)
     with real_examples(outer):
-        with real_examples(inner):
-            assert REAL.get() is inner
         with pytest.raises(ZeroDivisionError), real_examples(None):
-            assert REAL.get() is None
-            1 / 0  # noqa: B018
+            assert REAL.get() is 1 / 0
         assert REAL.get() is outer
-    assert REAL.get() is None
 
 
 # ------------------------------------------------------------------------------ dropout of channels
 
 
 def test_dropout2d_drops_whole_channels_by_key():
-    layer = Dropout2d(0.5)
+    layer = Dropout2d(0.25)
     keys = torch.tensor([11, 12], dtype=torch.int64)
-    x = torch.rand(4, 30, 40, 3, 3) + 0.5  # two configurations on each of two clients
+    x = torch.rand(4, 200, 500, 2, 2) + 0.5  # two configurations on each of two clients
     with randomness.masks(keys):
         y = layer(x)
     kept = (y != 0).float()
     assert torch.equal(kept.amax((-2, -1)), kept.amin((-2, -1)))
-    torch.testing.assert_close(y, 2 * x * kept)
+    torch.testing.assert_close(y, x * kept / 0.75)
     assert torch.equal(kept[0], kept[1]) and not torch.equal(kept[0], kept[2])
-    assert abs(kept.mean().item() - 0.5) < 4 * math.sqrt(0.25 / kept[::2, ..., 0, 0].numel())
+    assert abs(kept.mean().item() - 0.75) < 4 * math.sqrt(0.75 * 0.25 / 200_000)
     # A short batch has the mask of the long one's beginning, so padding changes nothing.
     with randomness.masks(keys):
         assert torch.equal(layer(x[:, :7]), y[:, :7])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import optim
 
 import fedlib
 from fedlib.engine import configure
@@ -53,27 +54,20 @@ def test_a_subclass_of_sgd_takes_its_own_steps():
 
 
 # With momentum: test_client_momentum.
-TORCH = {
-    "adam": (fedlib.client.Adam(), lambda x: torch.optim.Adam(x)),
-    "adam with other numbers": (
-        fedlib.client.Adam(lr=0.1, beta1=0.5, beta2=0.7, eps=0.1),
-        lambda x: torch.optim.Adam(x, lr=0.1, betas=(0.5, 0.7), eps=0.1),
-    ),
-    "adagrad": (fedlib.client.Adagrad(), lambda x: torch.optim.Adagrad(x)),
-    "adagrad with other numbers": (
-        fedlib.client.Adagrad(lr=0.3, eps=0.1),
-        lambda x: torch.optim.Adagrad(x, lr=0.3, eps=0.1),
-    ),
-}
+OTHER = {"lr": 0.3, "eps": 0.1}
+TORCH = [
+    (fedlib.client.Adam(), optim.Adam, {}),
+    (fedlib.client.Adam(beta1=0.5, beta2=0.7, **OTHER), optim.Adam, {"betas": (0.5, 0.7), **OTHER}),
+    (fedlib.client.Adagrad(), optim.Adagrad, {}),
+    (fedlib.client.Adagrad(**OTHER), optim.Adagrad, OTHER),
+]
 
 
-@pytest.mark.parametrize("name", list(TORCH))
-def test_equals_torch_optim_restarted_every_round(name):
-    ours, theirs = TORCH[name]
-
+@pytest.mark.parametrize(("ours", "theirs", "given"), TORCH)
+def test_equals_torch_optim_restarted_every_round(ours, theirs, given):
     def solve(start, local, steps):
         x = torch.tensor(start, requires_grad=True)
-        optimizer = theirs([x])
+        optimizer = theirs([x], **given)
         for _ in range(steps):
             x.grad = torch.tensor(local(x.detach().numpy())[1])
             optimizer.step()

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.special import digamma, polygamma
 
 from fedlib.partitioners import pachinko
-from fedlib.partitioners.pachinko import log_gammas
 from fedlib.randomness import numpy_generator
 
 FINE = np.repeat(np.arange(100), 500)  # CIFAR-100's training labels, in order
@@ -85,12 +83,3 @@ def test_extreme_concentrations_never_leave_a_client_without_a_distribution():
     fine = np.repeat(np.arange(6), 10)
     parts = pachinko(fine // 2, fine, 6, 10, 1e-6, 1e-6, seed=0)
     assert sorted(np.concatenate(parts)) == list(range(60))
-
-
-@pytest.mark.parametrize("shape", [0.1, 10.0])
-def test_log_gammas_have_the_moments_of_the_theory(shape):
-    logs = log_gammas(np.random.default_rng(0), shape, 200_000)
-    variance = polygamma(1, shape)
-    assert abs(logs.mean() - digamma(shape)) < 5 * np.sqrt(variance / 200_000)
-    assert logs.var() == pytest.approx(variance, rel=0.03)
-    assert np.exp(logs).mean() == pytest.approx(shape, rel=0.03)

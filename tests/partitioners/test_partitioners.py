@@ -7,10 +7,6 @@ from fedlib.partitioners import by_user, dirichlet, dirichlet_proportions, iid
 from fedlib.randomness import numpy_generator
 
 
-def balanced(classes, each, seed=0):
-    return np.random.default_rng(seed).permutation(np.repeat(np.arange(classes), each))
-
-
 def test_iid_gives_every_index_once_in_near_equal_parts():
     parts = iid(1003, 10, seed=4)
     assert sorted(np.concatenate(parts)) == list(range(1003))
@@ -54,7 +50,7 @@ def slow_lda(labels, clients, q, sizes, seed):
 
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 10.0])
 def test_dirichlet_equals_the_slow_reference_until_the_last_example(alpha):
-    labels = balanced(7, 40)
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(7), 40))
     labels[labels == 3] = 2  # a class that does not occur
     sizes = [28, 0, 56, *[28] * 7]
     got = dirichlet(labels, 10, alpha, sizes, seed=5)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fedlib
 from fedlib import papers, plans
 from fedlib.paths import project_root
 from fedlib.reproduction import claims
@@ -22,11 +21,6 @@ from fedlib.reproduction.fedopt import outcomes
 from fedlib.results import Store
 
 ROUNDS = 15
-
-
-@pytest.fixture(scope="module")
-def quadratic():
-    return fedlib.quadratic_task(np.eye(2)[None].repeat(3, 0), np.ones((3, 2)))
 
 
 def tidy(metric, names, levels, seeds=3, rounds=10):

@@ -139,8 +139,8 @@ def test_runs_of_the_old_layout_are_refused_in_a_line_that_says_how_to_convert_t
     path.parent.mkdir(parents=True)
     path.touch()
     for own, published in (("runs", []), ("empty", [tmp_path / "runs"])):
-        with pytest.raises(fedlib.Error, match=r"convert them .*commit [0-9a-f]{7}: .*migrate\.py"):
-            Store(tmp_path / own, published=published)
+        message = r"convert them .*commit [0-9a-f]{7}: .*migrate\.py"
+        refused(message, Store, tmp_path / own, published=published)
 
 
 def test_a_row_a_run(made, place):

@@ -118,10 +118,10 @@ def test_the_state_that_a_killed_process_left_of_stored_runs_goes_with_the_next_
 
 
 def test_wrong_keywords_are_named(store, quadratic):
-    with pytest.raises(fedlib.Error, match="unknown keyword 'round': did you mean"):
-        store.runs(quadratic, [{"algorithm": "fedavg"}], round=2)
-    with pytest.raises(fedlib.Error, match="unknown keyword of a request 'device'"):
-        store.runs(quadratic, [{"algorithm": "fedavg", "device": "cpu"}])
+    own = {"algorithm": "fedavg"}
+    refused("unknown keyword 'round': did you mean", store.runs, quadratic, [own], round=2)
+    odd = {**own, "device": "cpu"}
+    refused("unknown keyword of a request 'device'", store.runs, quadratic, [odd])
     refused("names no algorithm", store.runs, quadratic, [{"rounds": 1}])
     refused("16 hex digits", store.load, "../../etc")
 

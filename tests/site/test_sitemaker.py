@@ -112,19 +112,13 @@ def test_a_copy_is_shown_if_it_has_the_notebooks_cells_and_ran_to_its_end(tmp_pa
     assert executed(notebook, tmp_path) is None
 
 
-def settings():
-    """docs/site/conf.py."""
+def test_a_notebook_can_be_downloaded_and_does_not_say_where_it_ran(monkeypatch):
     for needed in ("sphinx", "docutils"):
         pytest.importorskip(needed)
     path = project_root() / "docs" / "site" / "conf.py"
     spec = importlib.util.spec_from_file_location("conf", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_notebook_can_be_downloaded_and_does_not_say_where_it_ran(monkeypatch):
-    conf = settings()
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
     monkeypatch.setattr(conf, "executed", run_of)
     source = [""]
     conf.read(None, "notebooks/10_cifar10", source)

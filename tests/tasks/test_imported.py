@@ -8,6 +8,7 @@ from torch import nn
 import fedlib
 from fedlib import datasets
 from tests import copies
+from tests.refusals import refused
 
 NAMES = ("bright", "dark", "striped")
 TOPICS = {"sport": "ball team goal win", "music": "song band tune play", "food": "soup bread eat"}
@@ -123,5 +124,4 @@ def test_mistakes_are_named(tmp_path):
         (lambda: fedlib.image_task("plain", clients=2, round=3), "unknown field .* 'round': did"),
         (lambda: fedlib.text_task("tagged"), "texts of 'tagged' have no label"),
     ):
-        with pytest.raises(fedlib.Error, match=message):
-            call()
+        refused(message, call)

@@ -72,13 +72,11 @@ def test_the_task_has_both():
     assert torch.equal(other.train.index, task.train.index), "whatever the seed"
 
 
-@pytest.mark.parametrize("backend", ["vectorized", "reference"])
-def test_only_the_drawn_cohorts_train(backend):
+def test_only_the_drawn_cohorts_train():
     # Client i pulls to i: with one client a round the server's model says who it was.
     task = fedlib.quadratic_task(np.ones((6, 1, 1)), np.arange(6.0)[:, None])
     drawn = dataclasses.replace(task, cohorts=lambda number, size: np.array([[5, 2, 4, 0][number]]))
-    settings = {"backend": backend, "dtype": "float64"}
-    settings["overrides"] = {"client_lr": 0.5, "local_steps": 1}
+    settings = {"dtype": "float64", "overrides": {"client_lr": 0.5, "local_steps": 1}}
     history = fedlib.run(drawn, "fedavg", rounds=4, clients_per_round=1, **settings)
     x = 0.0
     for target in (5, 2, 4, 0):

@@ -7,8 +7,10 @@ import torch
 import fedlib
 from fedlib import datasets, papers, partition, randomness
 from fedlib.datasets.posts import encode
-from fedlib.tasks import stackoverflow
+from fedlib.tasks import news, stackoverflow
+from fedlib.tasks.fair_sent140 import SPREAD, _random_vectors
 from tests import copies
+from tests.refusals import refused
 
 
 def row(client, split, text, **target):
@@ -123,15 +125,16 @@ def test_tag_prediction_by_hand():
 
 
 def test_the_tag_loss_is_a_mean_over_tags_summed_over_the_batch():
-    logits = torch.tensor([[[0.0, 2.0, -1.0], [1.0, 1.0, 1.0]]], dtype=torch.float64)
-    targets = torch.tensor([[[1, -1], [-1, -1]]], dtype=torch.int16)
-    hot = np.array([[[0, 1, 0], [0, 0, 0]]])
+    numbers = [[0.0, 2.0, -1.0, 3.0, 1.0, 0.5], [1.0] * 6]
+    logits = torch.tensor([numbers], dtype=torch.float64)
+    targets = torch.tensor([[[1, 2], [-1, -1]]], dtype=torch.int16)
+    hot = np.array([[[0, 1, 1, 0, 0, 0], [0] * 6]])
     z = logits.numpy()
     expected = (np.log1p(np.exp(z)) - hot * z).mean(-1)
     assert np.allclose(stackoverflow.loss(logits, targets), expected)
-    assert torch.equal(stackoverflow.multi_hot(targets, 3), torch.tensor(hot).float())
-    hits, positives = stackoverflow.recall(logits, targets)
-    assert hits.tolist() == [[1, 0]] and positives.tolist() == [[1, 0]]
+    assert torch.equal(stackoverflow.multi_hot(targets, 6), torch.tensor(hot).float())
+    hits, positives = stackoverflow.recall(logits, targets)  # tag 2 is the sixth of its example
+    assert hits.tolist() == [[1, 0]] and positives.tolist() == [[2, 0]]
 
 
 def test_prepared_posts_are_used_though_they_are_no_texts(monkeypatch):
@@ -198,13 +201,10 @@ def test_sent140_finds_vectors_under_the_data_root_or_says_that_they_are_random(
     assert found.source.endswith("word vectors of glove.txt")
     assert len({task.fingerprint, again.fingerprint, found.fingerprint}) == 3
     file.write_text("nothing 1 2\n", encoding="utf-8")
-    with pytest.raises(fedlib.Error, match=r"none of the data's words is in glove\.txt"):
-        fedlib.load_task("fair_sent140")
+    refused(r"none of the data's words is in glove\.txt", fedlib.load_task, "fair_sent140")
 
 
 def test_random_vectors_depend_on_the_word_alone():
-    from fedlib.tasks.fair_sent140 import SPREAD, _random_vectors
-
     words = [f"w{i}" for i in range(400)]
     vectors = _random_vectors(words, 25)
     assert (vectors[7] == _random_vectors(["w7"], 25)[0]).all()
@@ -237,9 +237,7 @@ def test_news_settings_and_partition(tmp_path):
     assert len(set.union(*first.values())) == 4
 
 
-def test_dbpedia_tests_on_every_tenth_text_at_paper(monkeypatch):
-    from fedlib.tasks import news
-
+def test_dbpedia_tests_on_every_tenth_text_at_paper():
     assert news._spread(70_000, 7000).tolist() == list(range(0, 70_000, 10))
     assert news._spread(10, 0).tolist() == list(range(10)) == news._spread(10, 99).tolist()
     assert news._spread(10, 4).tolist() == [0, 2, 5, 7]
