@@ -3,11 +3,14 @@
 What the claims need is trained by ``make reproduce`` and published; see
 tests/reproduction/test_claims.py. papermill runs the notebooks, whose exercises are checked as they
 stand, open, and then solved; 90 draws all figures from the store and checks them. What a notebook
-must draw is what the catalogue says.
+must draw is what the catalogue says. nbval runs one as a pytest of files, as people may use it.
 """
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -103,3 +106,11 @@ def test_papermill_runs_the_series_from_an_empty_store(place):
         seen.append(done.name)
     assert sorted(seen) == [path.stem for path in reproduce.notebooks()]
     assert any((place / "data" / "runs").glob("*/*.parquet"))
+
+
+def test_nbval_runs_a_notebook_as_it_stands(own_folders):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["--nbval-lax", "--nbval-current-env", ROOT / "notebooks" / "06_partitions.ipynb"]
+    how = {"cwd": ROOT, "env": {**os.environ}, "capture_output": True, "text": True}
+    done = subprocess.run(command, **how)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
