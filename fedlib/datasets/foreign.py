@@ -89,11 +89,11 @@ def _require_all(where: str, columns: Mapping[Any, pd.Series]) -> None:
 
 def _whole(column: pd.Series) -> pd.Series:
     """Labels or clients as integers where they are whole floats, as pandas and LEAF write them; and
-    as words where they are true or false.
+    as words where they are true or false, or dates.
     """
     kind = getattr(column.dtype, "kind", "O")
     if kind != "f":
-        return column.astype(str) if kind == "b" else column
+        return column.astype(str) if kind in "bM" else column
     whole = ((column % 1 == 0) & (column.abs() < 2**53)).all()
     return column.astype(np.int64) if whole else column
 

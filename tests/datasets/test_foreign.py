@@ -119,6 +119,10 @@ def test_a_table_of_texts(tmp_path):
     datasets.import_file("flags", tmp_path / "flags.csv", tmp_path, client="user")
     data = datasets.load_text("flags", tmp_path)
     assert (data.classes, data.clients) == (("False", "True"), ("True",))
+    dated = frame.assign(label=pd.to_datetime(["2020-01-02", "2021-01-02", *["2020-01-02"] * 3]))
+    dated.to_parquet(tmp_path / "dated.parquet")
+    datasets.import_file("dated", tmp_path / "dated.parquet", tmp_path)
+    assert datasets.load_text("dated", tmp_path).classes == ("2020-01-02", "2021-01-02")
 
 
 def draw(path, value, size=(3, 2), mode="RGB"):
