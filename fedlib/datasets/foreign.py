@@ -234,8 +234,8 @@ def _points(path: Path) -> np.ndarray:
             what = f"{where} has more than 8 bits a point ({image.mode})"
             raise Error(f"{what}; save it with 8, {npz} of float32")
         # A camera's .jpg may have a second image beside its picture.
-        if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":
-            raise Error(f"{where} holds {image.n_frames} images; save each in a file, {npz}")
+        if (many := getattr(image, "n_frames", 1)) > 1 and image.format != "MPO":
+            raise Error(f"{where} holds {many} images; save each in a file, {npz}")
         return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
 
 
