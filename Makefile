@@ -1,4 +1,4 @@
-# Every target makes what it needs: on a fresh machine with Python >= 3.11 and make, `make test` is enough.
+# Every target makes what it needs: on a fresh machine with Python >= 3.11.4 and make, `make test` is enough.
 #   PYTHON=python3.12   the interpreter that makes .venv (only used when there is no .venv yet)
 #   ARGS="..."          more arguments for the target's command, for instance: make reproduce ARGS=--help
 

@@ -252,6 +252,8 @@ def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, T
         item = [item[field_] for field_ in fields]
     if not isinstance(item, (tuple, list)) or len(item) != 2:
         raise Error(f"{what} is {shown(item)}; it must be a pair (input, target), or a dict")
+    if getattr(item[0], "mode", "") in ("P", "PA"):
+        raise Error(f"{what} is an image of numbers of a palette; make it colours: convert('RGB')")
     try:
         x, y = (torch.as_tensor(p if isinstance(p, Tensor) else np.array(p)) for p in item)
     except (TypeError, ValueError) as error:

@@ -111,7 +111,7 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     x, y = np.random.default_rng(0).random((20, 4), np.float32), np.arange(20) % 2
     np.savez(tmp_path / "own.npz", train_x=x, train_y=y, test_x=x[:6], test_y=y[:6])
     words = ("data", "import", "own", str(tmp_path / "own.npz"))
-    assert "imported own" in command.says(*words)
+    assert "imported own from own.npz: 20 train, 6 test, sha256" in command.says(*words)
     command.refused("'own' exists already", *words)
     status, out, err = command("data", "prepare", "ag_news")
     assert (status, err) == (0, "")

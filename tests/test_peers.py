@@ -79,6 +79,7 @@ def test_pictures_of_pillow_come_without_a_warning():
     [
         ([Tensors(X)], {}, "must be a pair"),
         ([[("text", 1)]], {}, "is no pair of numbers"),
+        ([[(Image.new("P", (2, 1)), 1)]], {}, "an image of numbers of a palette; make it colours"),
         ([rows("words", "label")], {}, "unknown field 'x'"),
         ([[]], {}, "have no items"),
         (None, {}, "datasets is None; give a list"),

@@ -306,9 +306,13 @@ def data_prepare(
 
     how = {"overwrite": overwrite, "progress": progress(as_json)}
     card = datasets.prepare(name, data_root, from_folder=from_folder, **how)
+    show(card, as_json, f"prepared {name}: {_content(card)}")
+
+
+def _content(card: dict[str, Any]) -> str:
+    """How much of what a data set has, and its fingerprint."""
     counts = ", ".join(f"{count:,} {what}" for what, count in card["counts"].items())
-    counts = counts.replace("_", " ")
-    show(card, as_json, f"prepared {name}: {counts}, sha256 {card['fingerprint'][:16]}...")
+    return f"{counts.replace('_', ' ')}, sha256 {card['fingerprint'][:16]}..."
 
 
 @data.command("import", cls=_Command)
@@ -331,8 +335,7 @@ def data_import(
 
     columns = {"label": label, "client": client, "split": split}
     card = datasets.import_file(name, file, data_root, overwrite, **columns)
-    text = f"imported {name} from {card['file']}: sha256 {card['fingerprint'][:16]}..."
-    show(card, as_json, text)
+    show(card, as_json, f"imported {name} from {card['file']}: {_content(card)}")
 
 
 @data.command("verify", cls=_Command)

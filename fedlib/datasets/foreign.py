@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     except UnicodeDecodeError as error:
         raise Error(f"{path.name} is not UTF-8 ({first_line(error)}); save it as UTF-8") from None
     except Exception as error:  # its bytes may say anything
-        raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
+        fields = isinstance(error, pd.errors.ParserError)
+        advice = "; commas separate fields, those with commas are quoted" if fields else ""
+        raise Error(f"{path.name} cannot be read: {first_line(error)}{advice}") from None
     if not len(frame):
         raise Error(f"{path.name} has no rows")
     owned = [name for name in frame.index.names if name in (*columns.values(), "text")]
@@ -86,11 +89,11 @@ def _require_all(where: str, columns: Mapping[Any, pd.Series]) -> None:
 
 def _whole(column: pd.Series) -> pd.Series:
     """Labels or clients as integers where they are whole floats, as pandas and LEAF write them; and
-    as words where they are true or false.
+    as words where they are true or false, or dates.
     """
     kind = getattr(column.dtype, "kind", "O")
     if kind != "f":
-        return column.astype(str) if kind == "b" else column
+        return column.astype(str) if kind in "bM" else column
     whole = ((column % 1 == 0) & (column.abs() < 2**53)).all()
     return column.astype(np.int64) if whole else column
 
@@ -182,7 +185,7 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     """A folder ``<class>/<image>``, or ``train/`` and ``test/`` with such ones, as arrays.
 
     Raises:
-        Error: there are no images, one cannot be read, or they differ in shape.
+        Error: there are no images, a file that is not hidden is none, or they differ in shape.
     """
     # Its first import takes a second, and nothing else here needs it.
     from torchvision.datasets import ImageFolder
@@ -191,7 +194,7 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     members: dict[str, np.ndarray] = {}
     for part in SPLITS if apart else ("",):
         try:
-            listed = ImageFolder(str(folder / part))
+            listed = ImageFolder(str(folder / part), is_valid_file=partial(_is_shown, folder))
             paths = [Path(path) for path, _ in listed.samples]
             points = [_points(path) for path in paths]
             for path, image in zip(paths, points, strict=True):
@@ -217,12 +220,22 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     return members
 
 
+def _is_shown(folder: Path, path: str) -> bool:
+    """Whether neither a file nor a folder that it lies in is hidden, as ``.DS_Store`` is."""
+    return not any(part.startswith(".") for part in Path(path).relative_to(folder).parts)
+
+
 def _points(path: Path) -> np.ndarray:
     """An image as uint8, ``[H, W]`` if it is grey, else ``[H, W, 3]``."""
     with Image.open(path) as image:
-        if image.mode[0] in "IF":  # which a conversion would cut off at 255
-            what = f"{path.parent.name}/{path.name} has more than 8 bits a point ({image.mode})"
-            raise Error(f"{what}; save it with 8, or give a .npz file of float32")
+        where, npz = f"{path.parent.name}/{path.name}", "or give a .npz file"
+        # Conversions cut these off at 255, and 16 bits of each colour down to the higher 8.
+        if image.mode[0] in "IF" or ";16" in str(image.tile):
+            what = f"{where} has more than 8 bits a point ({image.mode})"
+            raise Error(f"{what}; save it with 8, {npz} of float32")
+        # A camera's .jpg may have a second image beside its picture.
+        if (many := getattr(image, "n_frames", 1)) > 1 and image.format != "MPO":
+            raise Error(f"{where} holds {many} images; save each in a file, {npz}")
         return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
 
 

@@ -52,7 +52,8 @@ def import_file(
     its features. With a column ``text`` they are texts, as the lines of a ``.jsonl`` file.
 
     A folder: of images ``<class>/<image>``, or ``train`` and ``test`` with such ones, all of one
-    size and of 8 bits a point; or ``train/*.json`` and ``test/*.json`` as LEAF writes them.
+    size and of 8 bits a point, and no other files but hidden ones; or ``train/*.json`` and
+    ``test/*.json`` as LEAF writes them.
 
     Args:
         name: of a known data set, whose format the file must then have, or any new name made of

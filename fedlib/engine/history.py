@@ -25,8 +25,11 @@ Points = tuple[np.ndarray, np.ndarray]
 
 
 def mean_of_last(round: np.ndarray, value: np.ndarray, window: int) -> float:
-    """The mean of a metric's values, given in order, in the last ``window`` rounds that it has."""
-    return float(value[round > round[-1] - min(window, round[-1] + 1)].mean())
+    """The mean of a metric's values, given in order, in the last ``window`` rounds that it has.
+
+    The initial model's value, of round 0, is in none but its own.
+    """
+    return float(value[round > round[-1] - max(1, min(window, round[-1]))].mean())
 
 
 @dataclass(eq=False)
@@ -100,7 +103,7 @@ class History:
 
     def window(self) -> int:
         """Over how many last rounds :meth:`final` averages by default."""
-        return min(WINDOW_ROUNDS, max(1, round(self.config.rounds * WINDOW_SHARE)))
+        return min(WINDOW_ROUNDS, max(1, round(rounds_of(self) * WINDOW_SHARE)))
 
     def final(
         self, metric: str = "accuracy", split: str = "test", window: int | None = None
@@ -149,6 +152,12 @@ class History:
             f"History({self.config.algorithm} on {self.config.task['name']}, "
             f"{self.config.rounds} rounds{data}{state})"
         )
+
+
+def rounds_of(history: History) -> int:
+    """How many rounds a run has: as configured, or until a callback ended it."""
+    rounds: int = history.meta.get("stopped", history.config.rounds)
+    return rounds
 
 
 # Of a frame of several histories.

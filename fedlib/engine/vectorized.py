@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
@@ -173,12 +173,16 @@ class Vectorized:
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _require_own(self, work: Work, state: State, batch: Batch) -> None:
-        """Refuse a step whose numbers change with other clients' or configurations' states."""
+        """Refuse a step whose numbers change with other clients' or configurations' states.
+
+        It is tried with long gradients, too: what cuts them off may not do so in the first step.
+        """
         method, clients = work.method, len(batch.y)
 
-        def first(state: State) -> State:
+        def first(state: State, scale: float) -> State:
             """What the first client sends for the first configuration after a step."""
-            state = self.step(method, map_state(Tensor.clone, state), batch)
+            scaled = replace(batch, weights=scale * batch.weights)
+            state = self.step(method, map_state(Tensor.clone, state), scaled)
             del state["loss"]
             sent = require_field(method, "client_final", method.client_final(work.server, state))
             return map_state(lambda t: t[_first(t)], spread(sent, clients))
@@ -188,12 +192,14 @@ class Vectorized:
             changed[_first(t)] = t[_first(t)]
             return changed
 
-        sent = first(state)
-        if alike(sent, first(state)) and not alike(sent, first(map_state(beside, state))):
-            raise Error(
-                f"clients of {type(method).__name__} count in each other's numbers; in client_step "
-                "and client_final reduce over the last axis (dim=-1, keepdim=True)"
-            )
+        others = map_state(beside, state)
+        for scale in (1.0, 1e4):
+            sent = first(state, scale)
+            if alike(sent, first(state, scale)) and not alike(sent, first(others, scale)):
+                raise Error(
+                    f"clients of {type(method).__name__} count in each other's numbers; in "
+                    "client_step and client_final reduce over the last axis (dim=-1, keepdim=True)"
+                )
 
     def _upload(
         self, work: Work, plan: Plan, weights: Tensor, training: bool = True

@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 from matplotlib.transforms import Transform
 
 from fedlib.arguments import called, checked
-from fedlib.engine.history import History, mean_of_last
+from fedlib.engine.history import History, mean_of_last, rounds_of
 from fedlib.errors import Error, require
 from fedlib.figures import style
 from fedlib.figures.scale import scale, small
@@ -101,7 +101,7 @@ def learning_curves(
     percent = metric.startswith(FRACTIONS) if percent is None else percent
     data = _data(histories, metric, split, percent, by)
     lost = {line_of(run, by) for run in histories if run.diverged is not None}
-    rounds = max(run.config.rounds for run in histories)
+    rounds = max(map(rounds_of, histories))
     over = {line_of(run, by): window or run.window() for run in histories}
     dots: list[Line2D] = []
     ends, stated, crossed = [], {}, set()
@@ -153,18 +153,13 @@ def learning_curves(
 def trailing(series: pd.Series, window: int) -> pd.Series:
     """The means over the last rounds up to each: the last one is what a table gives.
 
-    The initial model's value, of round 0, is in none but its own.
-
     >>> trailing(pd.Series([9.0, 2.0, 4.0], index=[0, 10, 20]), 15).tolist()
     [9.0, 2.0, 3.0]
     """
     rounds, values = series.index.to_numpy(), series.to_numpy()
-    first = min(1, len(rounds) - 1) if rounds[0] == 0 else 0
-    means = [
-        mean_of_last(rounds[first:end], values[first:end], window)
-        for end in range(first + 1, len(rounds) + 1)
-    ]
-    return pd.Series([*values[:first], *means], series.index)
+    ends = range(1, len(rounds) + 1)
+    means = [mean_of_last(rounds[:end], values[:end], window) for end in ends]
+    return pd.Series(means, series.index)
 
 
 def _show(ax: Axes, values: Sequence[float]) -> None:

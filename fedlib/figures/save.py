@@ -22,7 +22,7 @@ from PIL import Image
 
 from fedlib import paths
 from fedlib.arguments import checked
-from fedlib.engine.history import History
+from fedlib.engine.history import History, rounds_of
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.scale import note
@@ -87,7 +87,7 @@ def save(
         "presets": sorted({config.task["preset"] for config in configs}),
         "data": kinds.get(tuple(made_up), "mixed"),
         "seeds": sorted({config.seeds["init"] for config in configs}),
-        "rounds": sorted({config.rounds for config in configs}),
+        "rounds": sorted(set(map(rounds_of, histories))),
         "note": note(histories),
         "missing": list(missing),
         "versions": {name: version(name) for name in ("fedlib", "matplotlib", "pandas", "seaborn")},

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fedlib import tasks
-from fedlib.engine.history import History
+from fedlib.engine.history import History, rounds_of
 from fedlib.figures import style
 
 # Data of published runs (RunConfig.task["data"]) whose pictures are not the originals' pixels.
@@ -49,7 +49,7 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
         words += [f"{_of(values, full.get(option))} {word}"] if values else []
     widths = {run.config.task["options"].get("width", 1.0) for run in histories} - {1.0}
     words += [f"{_values(widths)} of the width"] if widths else []
-    rounds = {run.config.rounds for run in histories}
+    rounds = set(map(rounds_of, histories))
     words.append(f"{_of(rounds, None if small(histories) else full.get('rounds'))} rounds")
     seeds = _seeds(histories)
     words.append(f"{_values(seeds).replace('/', ' to ')} seed{'s' * (max(seeds) > 1)}")

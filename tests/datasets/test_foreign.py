@@ -1,11 +1,14 @@
 """Importing tables, folders of images and LEAF's JSON: the same data as from .npz and .jsonl."""
 
 import json
+import struct
+import zlib
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import putchunk
 
 from fedlib import datasets
 from tests.datasets.conftest import not_imported
@@ -75,7 +78,7 @@ def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("age,label\n0,2,0\n1,4,1\n", "Expected 2 fields in line 2, saw 3"),
+        ("age,label\n0,2,0\n1,4,1\n", "Expected 2 fields in line 2, saw 3; commas separate fie"),
         ("text,label\nno, thanks,0\nyes, please,1\n", "Expected 2 fields in line 2, saw 3"),
         ("label,label\n1,0\n2,1\n", "two columns are 'label'"),
     ],
@@ -116,6 +119,10 @@ def test_a_table_of_texts(tmp_path):
     datasets.import_file("flags", tmp_path / "flags.csv", tmp_path, client="user")
     data = datasets.load_text("flags", tmp_path)
     assert (data.classes, data.clients) == (("False", "True"), ("True",))
+    dated = frame.assign(label=pd.to_datetime(["2020-01-02", "2021-01-02", *["2020-01-02"] * 3]))
+    dated.to_parquet(tmp_path / "dated.parquet")
+    datasets.import_file("dated", tmp_path / "dated.parquet", tmp_path)
+    assert datasets.load_text("dated", tmp_path).classes == ("2020-01-02", "2021-01-02")
 
 
 def draw(path, value, size=(3, 2), mode="RGB"):
@@ -132,10 +139,13 @@ def test_folders_of_images(tmp_path, mode, shape):
     assert data.train_x.shape == (3, *shape) and data.train_x.dtype == np.uint8
     assert data.classes == ("cat", "dog") and data.train_y.tolist() == [0, 1, 1]
     assert data.test_y.tolist() == [1] and (data.test_x == 150).all()
-    for value in range(5):
-        draw(tmp_path / "flat" / "cat" / f"{value}.png", value, mode=mode)
+    # Of every kind that Pillow reads, in the order of their names; nothing that is hidden.
+    for value, kind in enumerate(["png", "PNG", "jp2", "bmp", "gif" if mode == "RGB" else "png"]):
+        draw(tmp_path / "flat" / "cat" / f"{value}.{kind}", value, mode=mode)
+    (tmp_path / "flat" / "cat" / "._0.png").touch()
     datasets.import_file("flat", tmp_path / "flat", tmp_path)
-    assert (datasets.load("flat", tmp_path).test_x == 4).all()
+    data = datasets.load("flat", tmp_path)
+    assert np.unique(data.train_x).tolist() == [0, 1, 2, 3] and (data.test_x == 4).all()
 
 
 def leaf(folder, x, y):
@@ -174,6 +184,18 @@ def odd(folder):
     for name, kind in (("bits.png", np.uint16), ("floats.tiff", np.float32)):
         (folder / name / "cat").mkdir(parents=True)
         Image.fromarray(np.full((2, 3), 9, kind)).save(folder / name / "cat" / name)
+    (folder / "colours.png/cat").mkdir(parents=True)
+    with open(folder / "colours.png/cat/colours.png", "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n")
+        putchunk(file, b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0))
+        putchunk(file, b"IDAT", zlib.compress(bytes(7)))
+        putchunk(file, b"IEND")
+    draw(folder / "notes/cat/1.png", 1)
+    (folder / "notes/cat/notes.txt").write_text("a fine cat")
+    draw(folder / "hidden/.cat/1.png", 1)
+    (folder / "pages/cat").mkdir(parents=True)
+    page = Image.new("L", (3, 2))
+    page.save(folder / "pages/cat/1.tif", save_all=True, append_images=[page, page])
     (folder / "no.csv").write_bytes(b"")
     (folder / "no.parquet").write_bytes(b"PAR1")
     (folder / "latin.csv").write_bytes("text,label\ncafé,1\n".encode("latin-1"))
@@ -187,9 +209,14 @@ def odd(folder):
     return {
         "sizes": r"cat/2.png has shape \(4, 4, 3\), cat/1.png \(2, 3, 3\); give all one size",
         "grey": r"dog/1.png has shape \(2, 3\), cat/1.png \(2, 3, 3\); give .* colours or none",
-        **dict.fromkeys(("none", "empty", "broken"), "its images cannot be read"),
+        **dict.fromkeys(("none", "empty", "broken", "hidden"), "its images cannot be read"),
+        "notes": "its images cannot be read: cannot identify image file .*notes.txt",
+        "pages": "cat/1.tif holds 3 images; save each in a file, or give a .npz file",
         "deep": "so that 'train' is no class; name the splits 'train' and 'test', or give",
-        **{name: f"cat/{name} has more than 8 bits" for name in ("bits.png", "floats.tiff")},
+        **{
+            name: f"cat/{name} has more than 8 bits"
+            for name in ("bits.png", "colours.png", "floats.tiff")
+        },
         **{name: f"{name} cannot be read" for name in ("no.csv", "no.parquet")},
         "latin.csv": "latin.csv is not UTF-8 .*; save it as UTF-8",
         "a.txt": "a.txt cannot be imported",

@@ -149,6 +149,10 @@ def test_final_averages_the_last_rounds(quadratic):
     ended = fedlib.run(quadratic, "fedavg", rounds=30, callback=after, overrides={"local_steps": 1})
     assert ended.final("loss", window=10) == pytest.approx(series.loc[11:20].mean())
     assert ends[9] == pytest.approx(series.loc[8:10].mean())
+    # The model before training is in no mean, and an ended run has as many rounds as it had.
+    assert ends[0] == pytest.approx(series.loc[1])
+    assert ended.final("loss", window=99) == pytest.approx(series.loc[1:20].mean())
+    assert ended.final("loss") == pytest.approx(series.loc[20])
     refused("did you mean", history.final, "los")
     refused("window is 0", history.final, "loss", window=0)
 

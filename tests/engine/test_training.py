@@ -140,6 +140,15 @@ class Clipping(fedlib.FedOpt):
         return {**state, "x": state["x"] - 0.1 * gradient / gradient.norm(), "loss": loss}
 
 
+class ClippingLater(fedlib.FedOpt):
+    """Whose gradients are not too long in the first step."""
+
+    def client_step(self, state, batch, value_and_grad):
+        loss, gradient = value_and_grad(state["x"], batch)
+        gradient = gradient * (1e3 / gradient.norm()).clamp(max=1)
+        return {**state, "x": state["x"] - 0.1 * gradient, "loss": loss}
+
+
 class Counted(fedlib.FedOpt):
     """Counts its steps in a number that its clients share at first."""
 
@@ -179,6 +188,7 @@ class Forgets(fedlib.FedOpt):
         (Mixing, "reduce over the last axis"),
         (Normed, "clients of Normed count in each other's numbers"),
         (Clipping, "in client_step and client_final reduce over the last axis"),
+        (ClippingLater, "clients of ClippingLater count in each other's numbers"),
         (NoLoss, "client_step of NoLoss gives no 'loss'"),
         (Number, "client_init of Number gives count=0; need a tensor"),
         (returns(None, "client_init"), "client_init of Made gives None; need a dict of tensors"),

@@ -48,6 +48,20 @@ def test_other_hyperparameters_are_other_lines(synthetic):
     assert len({line.get_color() for line in lines(figure).values()}) == 3
 
 
+def test_a_run_that_a_callback_ended_has_the_rounds_that_it_had(synthetic):
+    ended = fedlib.run(synthetic, "fedavg", rounds=90, callback=lambda run: len(run.frame) > 20)
+    (ax,) = fedlib.plot(ended).axes
+    rounds = ended.meta["stopped"]
+    assert rounds < 9 and ax.get_xlim() == (0, rounds)
+    assert any(f", {rounds} rounds, 1 seed" in text.get_text() for text in ax.texts)
+    last = 100 * ended.final()
+    assert (
+        last
+        == 100 * ended.series("accuracy").iloc[-1]
+        == lines(ax.figure)["FedAvg"].get_ydata()[-1]
+    )
+
+
 def test_a_dict_names_the_lines(histories):
     figure = fedlib.plot({"one": histories[0], "two": histories[:2]}, percent=False)
     assert list(lines(figure)) == ["one", "two"]
