@@ -472,13 +472,14 @@ def test_a_model_that_has_no_copies_is_trained_by_one_worker():
     torch.testing.assert_close(auto, trained(Around, backend="parallel"))
 
 
-def test_padding_is_seen_where_first_and_last_examples_are_alike():
-    codes = torch.arange(20) % 3
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool])
+def test_padding_is_seen_where_first_and_last_examples_are_alike(kind):
+    codes = (torch.arange(20) % 3).to(kind)
     codes[19] = codes[0]
     data = fedlib.ClientData(codes, examples(20)[1], PARTS)
 
     def model():
-        return nn.Sequential(nn.Embedding(3, 4), nn.Softmax(0), nn.Linear(4, 2))
+        return Words(nn.Sequential(nn.Embedding(7, 4), nn.Softmax(0)))
 
     assert_rows_agree(fedlib.Task("codes", model, data, data, batch_size=3), rounds=2)
 
