@@ -67,7 +67,8 @@ class OfTorch:
     Further axes are averaged, or with ``reduction`` "sum" or "batchmean" summed. Labels equal to
     ``ignore_index`` do not count: means of an example, a batch or a data set are over the others.
     Weights of classes multiply the examples' losses, which are then averaged over their number, not
-    their weight. Targets ``[R, B]`` stand for outputs ``[R, B, 1]``, too.
+    their weight. Targets ``[R, B]`` stand for outputs ``[R, B, 1]``, too. Classes are the last axis
+    of outputs or, as torch has it, the one after ``B``; where both would fit, it is refused.
 
     Args:
         loss: a module or function with ``reduction``, of a batch ``[B, ...]``.
@@ -115,6 +116,9 @@ class OfTorch:
                 shapes = f"outputs {[*o.shape]} and targets {[*y.shape]} a batch"
                 raise Error(f"{self.__name__} has {shapes}: whole numbers then, give y.long()")
             y = y.long()
+            if o.shape[1:-1] == y.shape[1:] == o.shape[2:] != ():
+                which = f"{self.__name__} has outputs {[*o.shape]}, whose axis of classes may be"
+                raise Error(f"{which} the second or the last; give a loss of your own, [R, B]")
             if o.shape[1:-1] == y.shape[1:]:
                 o = o.movedim(-1, 1)  # torch has the classes first
         elif o.shape == y.shape:

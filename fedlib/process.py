@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.backends import mha
 
 from fedlib.errors import Error
 
@@ -65,6 +66,8 @@ def _fixed() -> Iterator[None]:
         stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float32)
         stack.enter_context(torch.inference_mode(False))
+        stack.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+        mha.set_fastpath_enabled(False)  # under torch.func.vmap it is taken for gradients, too
         stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):

@@ -88,6 +88,14 @@ REFUSED = {
         {"y": Y.float(), "loss": nn.CrossEntropyLoss()},
         r"has outputs \[2, 3\] and targets \[2\] a batch: whole numbers then, give y\.long",
     ),
+    "steps as many as classes": (
+        {
+            "model": lambda: nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2))),
+            "y": torch.stack([Y, Y], 1).clamp(max=1),
+            "loss": nn.CrossEntropyLoss(),
+        },
+        "classes may be the second or the last; give a loss of your own",
+    ),
     "a large label": ({"y": torch.where(Y == 2, 10**9, Y)}, "label 1000000000"),
     "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),
     "-100 of eight bits": (

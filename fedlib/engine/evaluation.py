@@ -213,7 +213,8 @@ def predict(
 def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:
     where = resolve_device(device)
     model = task.trained(params)
-    flat = FlatModel(model, next(model.parameters()).dtype, where)
+    dtype = next(p.dtype for p in model.parameters() if p.requires_grad)
+    flat = FlatModel(model, dtype, where)
     if not (flat.carries_rows and task.described):
         # Nobody has tried it: as if it looked across its batch, and changed its inputs.
         flat.see_real_examples_only()

@@ -309,8 +309,7 @@ class ModuleTrial(Trial):
         whole = not x.is_floating_point()
         count = min(CANDIDATES, len(self.task.train.index)) if whole else EXAMPLES
         known = self._inputs(self._spread(count), training)
-        far = x.abs().amax() * 2 + 1
-        others = [] if whole else [x + far, x - far]
+        others = [] if whole else [x + sign * (x.abs().amax() * 2 + 1) for sign in (1, -1)]
         for most in (True, False):
             other = x.clone()
             for end in (0, -1):
