@@ -19,6 +19,11 @@ def small(histories: Collection[History]) -> bool:
     return any(_paper(run) and run.config.task["preset"] == "quick" for run in histories)
 
 
+def whole(histories: Collection[History]) -> bool:
+    """Whether these are runs of the paper preset, beside which printed numbers may stand."""
+    return all(run.config.task["preset"] == "paper" for run in histories)
+
+
 def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) -> str:
     """Data, clients, rounds and seeds of one task's runs in a line, for under a panel's title.
 

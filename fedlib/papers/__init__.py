@@ -13,6 +13,8 @@ Columns that need a word:
     their sum is the best accuracy of the column, to ±0.1: the paper took differences before
     rounding. ``accuracy_min`` and ``accuracy_max`` span the defensible readings; ``raw_cell``,
     ``acc_as_read`` and ``diff_as_read`` hold the characters of the text, ``?`` where illegible.
+``nonconvex_text``, ``pl_text``, ``needs`` (mime)
+    the rates as plain text, and what the footnotes ask for, in words.
 ``SGD_decay``, ``SGDM_decay`` (delta_sgd)
     the paper's SGD and SGDM with a falling step size.
 
