@@ -192,12 +192,8 @@ def _cells() -> pd.DataFrame:
 
 def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     """A row of :func:`cells`: what a table's declaration says of an entry of its file."""
-    names, metrics, task = known["tasks"][stated["paper"]], stated["metrics"], stated["task"]
-    if isinstance(task, str):
-        label = next(label for label, name in names.items() if name == task)
-    else:
-        label = " ".join(entry[column] for column in task)
-        task = names[label]
+    label = stated.get("label") or " ".join(entry[column] for column in stated["task"])
+    task, metrics = known["tasks"][stated["paper"]][label], stated["metrics"]
     methods = stated.get("methods", [{}])
     method = next(
         method
