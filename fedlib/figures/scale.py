@@ -49,9 +49,9 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
     elif config.task["options"].get("data"):
         named = dict.fromkeys(_data(run, full.get("data")) for run in histories)
         words.append(" and ".join(named))
-    for option, word in (("clients", "clients"), ("examples", "examples")) if _paper(run) else ():
+    for option in ("clients", "examples") if _paper(run) else ():
         values = {run.config.task["options"].get(option) for run in histories} - {None, 0}
-        words += [f"{_of(values, full.get(option))} {word}"] if values else []
+        words += [f"{_of(values, full.get(option))} {option}"] if values else []
     widths = {run.config.task["options"].get("width", 1.0) for run in histories} - {1.0}
     words += [f"{_values(widths)} of the width"] if widths else []
     rounds = {run.config.rounds for run in histories}
