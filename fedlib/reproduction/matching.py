@@ -216,8 +216,11 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
     usual, options = tasks.defaults(cell["task"]), config.task["options"]
     stated = {**cell["given"], **cell["options"]}
     stated.pop(DRAWN, None)
-    wanted = {key: usual.get(key) for key in options if key not in usual or usual[key] is not None}
-    compared = [(key, options.get(key), value) for key, value in {**wanted, **stated}.items()]
+    known = {key: value for key, value in usual.items() if value is not None and key in options}
+    unknown = {key: None for key in options if key not in usual}
+    compared = [
+        (key, options.get(key), value) for key, value in {**known, **unknown, **stated}.items()
+    ]
     cohort = printed["clients_per_round"] or options.get("clients", config.clients_per_round)
     compared.append(("clients per round", config.clients_per_round, cohort))
     compared += [(key, getattr(config, key), printed[key]) for key in TRAINING_KEYS]
