@@ -25,7 +25,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.metadata import version
-from io import BytesIO
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -135,13 +134,8 @@ def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
     """A figure as Jupyter wants it; one that was just saved is not drawn once more."""
     if figure in _captions:
         _to_say.append(_captions[figure])
-    png = picture(figure)
-    if png is None:
-        buffer = BytesIO()
-        figure.savefig(buffer, format="png")
-        png = buffer.getvalue()
     width, height = (round(inches * figure.dpi) for inches in figure.get_size_inches())
-    return b64encode(png).decode(), {"width": width, "height": height}
+    return b64encode(picture(figure)).decode(), {"width": width, "height": height}
 
 
 class Explorer(ipywidgets.VBox):
@@ -180,10 +174,8 @@ def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
 
     def follow(_: Any = None) -> None:
         draw(**{name: control.value for name, control in controls.items()})
-        buffer = BytesIO()
-        plt.savefig(buffer, format="png")
+        image.value = picture(plt.gcf())
         plt.close()
-        image.value = buffer.getvalue()
 
     follow()
     for control in controls.values():

@@ -269,10 +269,8 @@ def _data(
     frames = []
     for history in histories:
         series = history.series(metric, split) * (100.0 if percent else 1.0)
-        frame = series.rename("value").reset_index()
-        frame.insert(0, "algorithm", line_of(history, by))
-        frame.insert(0, "task", history.config.task["name"])
-        frames.append(frame)
+        named = {"task": history.config.task["name"], "algorithm": line_of(history, by)}
+        frames.append(series.reset_index().assign(**named))
     values = pd.concat(frames, ignore_index=True)
     grouped = values.groupby(["task", "algorithm", "round"], sort=False)["value"]
     data = grouped.agg(mean="mean", std="std", seeds="count").reset_index()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 import pandas as pd
@@ -17,6 +16,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import figure_of, learning_curves
+from fedlib.figures.save import picture
 
 # What tells runs apart besides task, method and seeds.
 SETTINGS = ("rounds", "clients_per_round", "eval_every", "dtype", *TRAINING_KEYS)
@@ -26,10 +26,8 @@ class Picture(Figure):
     """A figure that notebooks show as a picture, whether or not pyplot was set up."""
 
     def _repr_png_(self) -> bytes:
-        buffer = BytesIO()
         with style.context():
-            self.savefig(buffer, format="png")
-        return buffer.getvalue()
+            return picture(self)
 
 
 @checked

@@ -109,9 +109,13 @@ def save(
     return target.with_name(f"{target.name}.{'html' if figure is None else 'png'}")
 
 
-def picture(figure: Figure) -> bytes | None:
-    """The PNG that was saved of a figure; None if there is none or the figure changed since."""
-    return None if figure.stale else _saved.get(figure)
+def picture(figure: Figure) -> bytes:
+    """The PNG that was saved of a figure; where none was, or it changed since, one of now."""
+    if not figure.stale and figure in _saved:
+        return _saved[figure]
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    return png.getvalue()
 
 
 def render(figure: Figure, note: str) -> dict[str, bytes]:

@@ -19,6 +19,11 @@ def small(histories: Collection[History]) -> bool:
     return any(_paper(run) and run.config.task["preset"] == "quick" for run in histories)
 
 
+def whole(histories: Collection[History]) -> bool:
+    """Whether these are runs of the paper preset, beside which printed numbers may stand."""
+    return all(run.config.task["preset"] == "paper" for run in histories)
+
+
 def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) -> str:
     """Data, clients, rounds and seeds of one task's runs in a line, for under a panel's title.
 
@@ -44,9 +49,9 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
     elif config.task["options"].get("data"):
         named = dict.fromkeys(_data(run, full.get("data")) for run in histories)
         words.append(" and ".join(named))
-    for option, word in (("clients", "clients"), ("examples", "examples")) if _paper(run) else ():
+    for option in ("clients", "examples") if _paper(run) else ():
         values = {run.config.task["options"].get(option) for run in histories} - {None, 0}
-        words += [f"{_of(values, full.get(option))} {word}"] if values else []
+        words += [f"{_of(values, full.get(option))} {option}"] if values else []
     widths = {run.config.task["options"].get("width", 1.0) for run in histories} - {1.0}
     words += [f"{_values(widths)} of the width"] if widths else []
     rounds = set(map(rounds_of, histories))

@@ -13,6 +13,8 @@ Columns that need a word:
     their sum is the best accuracy of the column, to ±0.1: the paper took differences before
     rounding. ``accuracy_min`` and ``accuracy_max`` span the defensible readings; ``raw_cell``,
     ``acc_as_read`` and ``diff_as_read`` hold the characters of the text, ``?`` where illegible.
+``nonconvex_text``, ``pl_text``, ``needs`` (mime)
+    the rates as plain text, and what the footnotes ask for, in words.
 ``SGD_decay``, ``SGDM_decay`` (delta_sgd)
     the paper's SGD and SGDM with a falling step size.
 
@@ -190,12 +192,8 @@ def _cells() -> pd.DataFrame:
 
 def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     """A row of :func:`cells`: what a table's declaration says of an entry of its file."""
-    names, metrics, task = known["tasks"][stated["paper"]], stated["metrics"], stated["task"]
-    if isinstance(task, str):
-        label = next(label for label, name in names.items() if name == task)
-    else:
-        label = " ".join(entry[column] for column in task)
-        task = names[label]
+    label = stated.get("label") or " ".join(entry[column] for column in stated["task"])
+    task, metrics = known["tasks"][stated["paper"]][label], stated["metrics"]
     methods = stated.get("methods", [{}])
     method = next(
         method

@@ -19,22 +19,10 @@ import pandas as pd
 
 from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.reproduction import tables
-from fedlib.reproduction.matching import (
-    Cell,
-    Index,
-    Run,
-    best_setting,
-    departures,
-    nearest,
-    of_one_split,
-    over_splits,
-    printed_settings,
-    read,
-    shortfalls,
-)
+from fedlib.reproduction import matching, tables
+from fedlib.reproduction.matching import Cell, Index, Run
 from fedlib.reproduction.metrics import METRICS
-from fedlib.results.reading import split_of
+from fedlib.results.reading import read, split_of
 from fedlib.results.store import Store
 
 # How far ours may be from a printed percentage, in points; from another number, in percent of it.
@@ -103,10 +91,10 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
 
 def _ours(cell: Cell, known: Index) -> dict[str, Any]:
     """What the runs of a printed number say; see :func:`compare`."""
-    tried = nearest(cell, known)
-    setting = best_setting(cell, tried)
-    chosen = of_one_split(setting)
-    histories, splits = list(read(chosen)), read(over_splits(chosen, setting))
+    tried = matching.nearest(cell, known)
+    setting = matching.best_setting(cell, tried)
+    chosen = matching.of_one_split(setting)
+    histories, splits = list(read(chosen)), read(matching.over_splits(chosen, setting))
     metric = METRICS[cell["metric"]]
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
@@ -126,7 +114,7 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
         "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else nan,
         "preset": config.task["preset"] if config else "",
         "rounds": config.rounds if config else None,
-        "printed_rounds": printed_settings(cell)["rounds"],
+        "printed_rounds": matching.printed_settings(cell)["rounds"],
         "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
         "departs": bool(departs),
@@ -148,8 +136,8 @@ def _departures(
         for history, value in zip(histories, measured, strict=True)
     )
     return [
-        *departures(cell, histories[0].config),
-        *shortfalls(cell, histories, tried),
+        *matching.departures(cell, histories[0].config),
+        *matching.shortfalls(cell, histories, tried),
         *(["values per client not kept"] if unmeasured else []),
         *(["over the clients' test examples, not all their data"] if test_only else []),
     ]

@@ -278,7 +278,8 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
         Missing: no such numbers, or no seed that all have.
     """
     shown = frame[(frame["metric"] == metric) & frame["late"]]
-    wide = shown.pivot(index=_index(keys), columns=["seed", "round"], values="value")
+    index: Any = keys[0] if len(keys) == 1 else list(keys) or "algorithm"
+    wide = shown.pivot(index=index, columns=["seed", "round"], values="value")
     by_seed = {}
     for seed in wide.columns.unique("seed"):
         values = wide[seed]
@@ -306,17 +307,16 @@ def most(table: pd.DataFrame, settings: Iterable[Hashable]) -> pd.Series:
 
 
 def rounds_to(
-    frame: pd.DataFrame, metric: str, target: pd.Series, *keys: str, falling: bool = False
+    frame: pd.DataFrame, metric: str, target: pd.Series, *, falling: bool = False
 ) -> pd.DataFrame:
     """The first evaluated round at which a metric reaches its target; never: one more than all.
 
     Args:
         target: a row of :func:`finals`.
-        keys: see :func:`finals`.
         falling: whether it is reached from above.
 
     Returns:
-        a row a setting, with the target's columns; NaN for a seed that was not run.
+        a row an algorithm, with the target's columns; NaN for a seed that was not run.
 
     Raises:
         Missing: one evaluation a run, as printed.
@@ -326,7 +326,7 @@ def rounds_to(
         raise Missing("curves")
     sign, never = -1 if falling else 1, curves["round"].max() + 1
     rows = {}
-    for setting, run in curves.groupby(_index(keys)):
+    for algorithm, run in curves.groupby("algorithm"):
         reached = []
         for seed, goals in target.groupby(level="seed", sort=False):
             curve = run[run["seed"] == seed]
@@ -334,12 +334,8 @@ def rounds_to(
             places = np.searchsorted(best, sign * goals.to_numpy())
             at = np.append(curve["round"], math.nan if curve.empty else never)
             reached += at[places].tolist()
-        rows[setting] = reached
+        rows[algorithm] = reached
     return pd.DataFrame.from_dict(rows, orient="index", columns=target.index)
-
-
-def _index(keys: Sequence[str]) -> Any:
-    return list(keys) if len(keys) > 1 else keys[0] if keys else "algorithm"
 
 
 @dataclass(frozen=True)

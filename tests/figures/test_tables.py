@@ -58,7 +58,7 @@ def test_the_best_number_of_a_column_is_bold_ours_and_the_printed_one():
     assert "<b>76.0</b>" in html and "<b>98.3</b>" in html and html.count("<b>") == 2
     both = pd.concat([LONG.assign(metric="avg"), LONG.assign(metric="mse_x1000")])
     html = figures.comparison(both).to_html()
-    assert "<b>68.6</b>" in html and "MSE × 1000 ↓" in html and "↓: the lowest" in html
+    assert "<b>68.58</b>" in html and "MSE × 1000 ↓" in html and "↓: the lowest" in html
 
 
 def test_a_frame_that_holds_no_comparison_is_refused():

@@ -24,7 +24,7 @@ from fedlib.errors import Error
 from fedlib.figures import draw_layers, layers, style
 from fedlib.figures.curves import Drawing, client_density, label_ends
 from fedlib.figures.partitions import label_panels
-from fedlib.figures.scale import scale, small
+from fedlib.figures.scale import scale, small, whole
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
 from fedlib.reproduction.adafedadam.tables import BETAS
@@ -58,12 +58,11 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, cells.iloc[0]["task"]))
             split, label = split_of(*runs), style.name(cells.iloc[0]["label"])
-            whole = all(run.config.task["preset"] == "paper" for run in runs)
             for ax, word, metric in ((left, "average", "avg"), (middle, "worst 30 %", "worst30")):
                 title = f"{label}: {word}"
-                data = printed_curves(cells, runs, metric, title=title, beside=whole, ax=ax)
+                data = printed_curves(cells, runs, metric, title=title, beside=whole(runs), ax=ax)
                 frames.append(data.assign(panel=word))
-                if not whole:
+                if not whole(runs):
                     frames[-1]["printed_rounds"] = None
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
@@ -72,8 +71,7 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             style.titled(right, "all clients", "their final accuracies")
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[])
     data = pd.concat(frames, ignore_index=True)
-    first = ["task", "panel", "algorithm"]
-    data = data[first + [name for name in data.columns if name not in first]]
+    data = data.set_index(["task", "panel", "algorithm"]).reset_index()  # the first columns
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
 
 
@@ -142,7 +140,6 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
     split = split_of(*histories)
     curves, table = _curves(adafedadam, split), tradeoff(histories)
-    runs, whole = list(histories), all(h.config.task["preset"] == "paper" for h in histories)
     with style.panels(1, 3, (8.5, 2.9), width_ratios=(1, 1, 1.3)) as (figure, axes):
         alphas = sorted(curves["setting"].unique())
         shades = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(alphas)))
@@ -155,20 +152,20 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             late = curves.loc[curves["round"] > LATE * curves["round"].max(), name]
             ax.set(xlabel="round", xlim=(0, curves["round"].max()), ylim=_around(late))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
-            style.titled(ax, title, "AdaFedAdam, " + scale(adafedadam), small=small(runs))
+            style.titled(ax, title, "AdaFedAdam, " + scale(adafedadam), small=small(histories))
             label_ends(ax, alike=0.0, numbers=False)
         of_what = {"local": "mean error, all local data (%)", "test": "mean test error (%)"}[split]
         axes[0].set_ylabel(of_what)
         axes[1].set_ylabel("RSD of the clients' errors")
-        _front(axes[2], table, colors, whole)
+        beside = whole(histories)
+        _front(axes[2], table, colors, beside)
         axes[2].set(xlabel=of_what, ylabel="RSD of the clients' errors")
         below = "shaded: dominated by AdaFedAdam"
-        below += "; line: from ours to the printed point (hollow)" if whole else ""
-        style.titled(axes[2], "trade-off", below, small=small(runs))
+        below += "; line: from ours to the printed point (hollow)" if beside else ""
+        style.titled(axes[2], "trade-off", below, small=small(histories))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table], ignore_index=True)
-    first = ["panel", "algorithm", "setting", "round"]
-    data = data[first + [name for name in data.columns if name not in first]]
+    data = data.set_index(["panel", "algorithm", "setting", "round"]).reset_index()
     data["dominated"] = data["dominated"].astype("boolean")
     return figure, data.astype({"round": "Int64", "seeds": "Int64"})
 
@@ -196,7 +193,7 @@ def _around(values: pd.Series) -> tuple[float, float]:
 
 
 def _front(
-    ax: Axes, table: pd.DataFrame, colors: Mapping[float, tuple[float, ...]], whole: bool
+    ax: Axes, table: pd.DataFrame, colors: Mapping[float, tuple[float, ...]], beside: bool
 ) -> None:
     """AdaFedAdam's points and what they dominate (shaded), and the other algorithms; at the paper's
     scale a thin line from each to what is printed.
@@ -207,7 +204,7 @@ def _front(
         look, point = style.look(row["algorithm"]), (row["error"], row["rsd"])
         color = colors.get(row["setting"], look.color) if look.marker == "*" else look.color
         ax.plot(*point, look.marker, color=color, markersize=7 if look.marker == "*" else 4)
-        if whole and not math.isnan(row["printed_error"]):
+        if beside and not math.isnan(row["printed_error"]):
             theirs = (row["printed_error"], row["printed_rsd"])
             ax.plot(*zip(point, theirs, strict=True), color=look.color, linewidth=0.5, zorder=0.5)
             ax.plot(*theirs, look.marker, color=look.color, markerfacecolor="white", zorder=0.6)
@@ -215,7 +212,7 @@ def _front(
         name = f"{setting} = {row['setting']:g}" if setting else look.label
         name = f"{look.label}, {name}" if setting == "q" and row["setting"] == 1 else name
         place = (-5, -4, "right") if setting == "α" else (5, -2, "left")
-        dx, dy, side = PLACES.get(name, place) if whole or not setting else place
+        dx, dy, side = PLACES.get(name, place) if beside or not setting else place
         text: dict[str, Any] = {"ha": side, "fontsize": 5.5, "color": color}
         ax.annotate(name, point, (dx, dy), textcoords="offset points", **text)
     ax.margins(0.16)

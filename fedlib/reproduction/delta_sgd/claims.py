@@ -171,19 +171,8 @@ EVIDENCE = (
         per(**_COLUMNS, cut=_cut),
         partial(_printed, "Table 1"),
     ),
-    Evidence(
-        "delta-text",
-        {TEXTS: ()},
-        text,
-        per(**_COLUMNS),
-        partial(_printed, "Table 2a"),
-    ),
-    Evidence(
-        "delta-delta",
-        {ABLATION: ("delta",)},
-        best_delta,
-        per("option.alpha", "delta"),
-    ),
+    Evidence("delta-text", {TEXTS: ()}, text, per(**_COLUMNS), partial(_printed, "Table 2a")),
+    Evidence("delta-delta", {ABLATION: ("delta",)}, best_delta, per("option.alpha", "delta")),
     Evidence(
         "delta-epochs",
         {ABLATION: ("epochs", "more_epochs"), IMAGES: ("table",)},

@@ -19,7 +19,7 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import label_ends, learning_curves
 from fedlib.figures.partitions import label_panels
-from fedlib.figures.scale import note, scale, small
+from fedlib.figures.scale import note, scale, small, whole
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
 from fedlib.reproduction.delta_sgd.tables import (
     IMAGE_TASKS,
@@ -54,12 +54,15 @@ FIGURE_2: Profiles = {
     for task in OVER_ALPHA
 }
 FIGURE_3: Profiles = {
-    f"{title}, α = {alpha:g}": {label: (task, alpha) for label, task in places.items()}
-    for title, alpha, places in (
-        ("CIFAR-100", 0.1, {"ResNet-18": "cifar100_resnet18", "ResNet-50": "cifar100_resnet50"}),
-        ("CNN", 0.01, {"MNIST": "mnist", "FMNIST": "fashion_mnist"}),
-        ("ResNet-18", 0.01, {"CIFAR-10": "cifar10_resnet18", "CIFAR-100": "cifar100_resnet18"}),
-    )
+    "CIFAR-100, α = 0.1": {
+        "ResNet-18": ("cifar100_resnet18", 0.1),
+        "ResNet-50": ("cifar100_resnet50", 0.1),
+    },
+    "CNN, α = 0.01": {"MNIST": ("mnist", 0.01), "FMNIST": ("fashion_mnist", 0.01)},
+    "ResNet-18, α = 0.01": {
+        "CIFAR-10": ("cifar10_resnet18", 0.01),
+        "CIFAR-100": ("cifar100_resnet18", 0.01),
+    },
 }
 # Table 1's numbers in the columns of those that were run.
 PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
@@ -77,17 +80,7 @@ ALPHAS = dict(zip((0.01, 0.1, 1.0), style.tints(3), strict=True))
 def problem(run: History) -> str:
     """What was trained: the table's task, or the small problem in its place."""
     task = run.config.task
-    return SMALLER[task["name"]][-1] if _small(run) else LABELS[task["name"]]
-
-
-def _small(run: History) -> bool:
-    """Whether this is a run on a small problem in place of the paper's task."""
-    return bool(run.config.task["options"].get("network", "paper") != "paper")
-
-
-def _whole(histories: Sequence[History]) -> bool:
-    """Whether these are runs at the paper's settings, beside which printed numbers may stand."""
-    return all(run.config.task["preset"] == "paper" for run in histories)
+    return SMALLER[task["name"]][-1] if small([run]) else LABELS[task["name"]]
 
 
 def curves(
@@ -113,9 +106,9 @@ def curves(
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
             title = f"{problem(runs[0])}, α = {alpha:g}"
             cells = TABLE_1[(TABLE_1["task"] == task) & (TABLE_1["column"] == f"alpha {alpha:g}")]
-            options: dict[str, Any] = {"by": client_label, "beside": _whole(runs), "ax": ax}
+            options: dict[str, Any] = {"by": client_label, "beside": whole(runs), "ax": ax}
             data = printed_curves(cells, runs, "avg", title=title, **options)
-            if not _whole(runs):
+            if not whole(runs):
                 data = data.drop(columns=["printed", "printed_rounds"])
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
             frames.append(data.assign(alpha=alpha))
@@ -159,7 +152,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no panel has runs.
     """
-    tiny = any(map(_small, histories))
+    tiny = small(histories)
     shown = {
         title: places
         for title, places in (_of_small(panels, histories) if tiny else panels).items()
@@ -295,7 +288,7 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
             shades = zip(sorted(set(map(_epochs, runs))), style.tints(3), strict=False)
             looks = {name: style.Look(name, color) for name, color in shades}
             # The caption names the paper's task.
-            title = f"α = {alpha:g}" if _whole(runs) else f"{problem(runs[0])}, α = {alpha:g}"
+            title = f"α = {alpha:g}" if whole(runs) else f"{problem(runs[0])}, α = {alpha:g}"
             _, data = learning_curves(runs, title=title, by=_epochs, looks=looks, window=1, ax=ax)
             frames.append(data.assign(alpha=alpha))
     data = pd.concat(frames, ignore_index=True).rename(columns={"algorithm": "epochs"})

@@ -78,30 +78,27 @@ def data_sets(data_root: Path) -> tuple[None, pd.DataFrame]:
     frame = papers.table("fedopt", "table2_datasets")
     quantities, rows = list(frame["quantity"].unique()), []
     for dataset, part in frame.groupby("dataset", sort=False):
-        name, counts = _counts(str(dataset), data_root)
         printed = dict(zip(part["quantity"], part["value"], strict=True))
-        for sizes, values in {"printed": printed, name: counts}.items():
-            if sizes:  # else nothing is prepared
-                rows.append([dataset, sizes, *map(values.get, quantities)])
+        for sizes, values in {"printed": printed, **_prepared(str(dataset), data_root)}.items():
+            rows.append([dataset, sizes, *map(values.get, quantities)])
     heads = [quantity.replace("_", " ") for quantity in quantities]
     data = pd.DataFrame(rows, columns=["data set", "sizes", *heads])
     return None, data.astype(dict.fromkeys(heads, "Int64"))
 
 
-def _counts(dataset: str, data_root: Path) -> tuple[str, dict[str, int | None]]:
-    """The first prepared data set of a row of Table 2, and its sizes; "" and none without one."""
+def _prepared(dataset: str, data_root: Path) -> dict[str, dict[str, int | None]]:
+    """The first data set that is prepared for a row of Table 2, by name, and its sizes."""
     for name in PREPARED.get(dataset, ()):
         card = store.read_card(name, data_root)
-        if card is None:
-            continue
-        counts = card.get("counts", {})
-        sizes = {}
-        for split in {"train", "test"} & set(counts):
-            cut = counts[split] // PER_CLIENT if dataset.startswith("CIFAR") else None
-            sizes[f"{split}_examples"] = counts[split]
-            sizes[f"{split}_clients"] = counts.get(f"{split}_clients", cut)
-        return name, sizes
-    return "", {}
+        if card is not None:
+            counts = card.get("counts", {})
+            sizes: dict[str, int | None] = {}
+            for split in {"train", "test"} & set(counts):
+                cut = counts[split] // PER_CLIENT if dataset.startswith("CIFAR") else None
+                sizes[f"{split}_examples"] = counts[split]
+                sizes[f"{split}_clients"] = counts.get(f"{split}_clients", cut)
+            return {name: sizes}
+    return {}
 
 
 def network(label: str) -> tuple[None, pd.DataFrame]:

@@ -4,7 +4,6 @@ regularizer; Table 2 and Table 5 have files of their own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
@@ -160,53 +159,6 @@ def _draw(
     return data
 
 
-SYMBOLS = {
-    r"\epsilon": "ε",
-    r"\delta": "δ",
-    r"\sigma": "σ",
-    r"\mu": "μ",
-    r"\Omega": "Ω",
-    r"\left(": "(",
-    r"\right)": ")",
-    r"^{3/2}": "^1.5",
-    r"^{\frac{2}{3}}": "^(2/3)",
-    "^2": "²",
-}
-
-
-# The footnotes of Table 1 in words; which papers the rates are from is left out.
-NOTES = {
-    r"\[\d+\]|no PL rate is printed|footnote a: ": "",
-    r"footnotes b, c: needs K >= sigma\^2/G\^2 local updates": "S ≥ G²/ε; K ≥ σ²/G²",
-    r"footnote b(: needs large batch, S >= G\^2/eps)?": "S ≥ G²/ε",
-    r"footnote d(: needs K >= L/delta local updates)?": "K ≥ L/δ",
-    r"^; |; $": "",
-}
-
-
-def readable(formula: str) -> str:
-    r"""A rate of Table 1 as plain text: ``\frac{LG^2}{S\epsilon^2}`` becomes ``LG²/(Sε²)``.
-
-    Args:
-        formula: LaTeX with fractions, square roots of one letter and the letters of the table.
-
-    >>> readable(r"\frac{\delta G}{\sqrt{S}\epsilon^{3/2}}")
-    'δG/(√S ε^1.5)'
-    """
-    for latex, text in SYMBOLS.items():
-        formula = formula.replace(latex, text)
-    formula = re.sub(r"\\sqrt\{(\w)\}", r"√\1", formula.replace(" ", ""))
-    fraction = re.compile(r"\\frac\{([^{}]*)\}\{([^{}]*)\}")
-    while match := fraction.search(formula):
-        above, below = match.groups()
-        outside = re.sub(r"\([^()]*\)", "", above)
-        above = f"({above})" if set("+-") & set(outside) else above
-        below = f"({below})" if len(below) > 1 else below
-        formula = formula[: match.start()] + f"{above}/{below}" + formula[match.end() :]
-    formula = re.sub(r"(√\w|\^\([^)]*\))(?=\w)", r"\1 ", formula)
-    return re.sub(r"([+-])", r" \1 ", formula)
-
-
 def mime_table_1() -> tuple[None, pd.DataFrame]:
     """Communication rounds until ||grad f||^2 <= epsilon, as printed.
 
@@ -214,14 +166,10 @@ def mime_table_1() -> tuple[None, pd.DataFrame]:
         None, and group, algorithm, non-convex, mu-PL ("–" where nothing is printed), needs.
     """
     frame = papers.table("mime", "table1_rates")
-    rates = {name: frame[name].map(readable) for name in ("nonconvex_rate", "pl_rate")}
-    needs = frame.pop("note")
-    for pattern, text in NOTES.items():
-        needs = needs.str.replace(pattern, text, regex=True)
-    frame = frame.assign(**rates, needs=needs)
-    frame[["group", *rates]] = frame[["group", *rates]].replace("", "–")
     frame["algorithm"] = frame["algorithm"].str.replace("==", "≡")
-    return None, frame.rename(columns={"nonconvex_rate": "non-convex", "pl_rate": "μ-PL"})
+    rates = {"nonconvex_text": "non-convex", "pl_text": "μ-PL"}
+    frame[["group", *rates]] = frame[["group", *rates]].replace("", "–")
+    return None, frame[["group", "algorithm", *rates, "needs"]].rename(columns=rates)
 
 
 _ABLATION = {"emnist_mlp": "38_mime_ablation"}
