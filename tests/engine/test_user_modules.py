@@ -497,3 +497,11 @@ def test_padding_is_seen_where_first_and_last_examples_are_alike(kind):
 )
 def test_what_cannot_be_trained_is_one_line(model, message):
     refused(message, trained, model)
+
+
+def test_a_frozen_model_is_refused_also_by_evaluate():
+    def model():
+        return nn.Linear(6, 2).requires_grad_(False)
+
+    for use in (trained, lambda make: fedlib.evaluate(task(make), dict(make().named_parameters()))):
+        refused("model Linear has no parameters to train", use, model)
