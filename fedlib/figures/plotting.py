@@ -103,14 +103,18 @@ def _runs(label: str, given: History | Sequence[History]) -> list[History]:
     """The seeds of a line, each run once.
 
     Raises:
-        Error: none, or of several tasks.
+        Error: none, or such as differ in more than their seeds.
     """
     runs = [given] if isinstance(given, History) else list(given)
-    tasks = sorted({run.config.task["name"] for run in runs})
-    if not runs or len(tasks) > 1:
-        many = f"runs of the tasks {', '.join(tasks)}" if tasks else "no runs"
+    if len({_line(run) for run in runs}) != 1:
+        many = "runs that differ in more than their seeds" if runs else "no runs"
         raise Error(f"plot: line {label!r} has {many}; a line is the seeds of one run")
     return _once(runs)
+
+
+def _line(run: History) -> tuple[str, str, str]:
+    """Task, algorithm and setting: the same for the seeds of a run."""
+    return run.config.task["name"], run.config.algorithm, str(_settings(run))
 
 
 def _once(runs: Sequence[History]) -> list[History]:
@@ -123,8 +127,7 @@ def _told_apart(
     """Runs by the label of their line, and how the lines look."""
     groups: dict[tuple[str, str, str], list[History]] = {}
     for run in histories:
-        key = (run.config.task["name"], run.config.algorithm, str(_settings(run)))
-        groups.setdefault(key, []).append(run)
+        groups.setdefault(_line(run), []).append(run)
     tasks = {task for task, _, _ in groups}
     lines: dict[str, list[History]] = {}
     known: dict[str, style.Look] = {}
