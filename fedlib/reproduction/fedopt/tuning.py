@@ -229,7 +229,8 @@ def selected(table: str, names: Sequence[str], histories: Sequence[History]) -> 
             row[f"{word}, ours"] = math.log10(winner[name])
         same = (frame["task"] == winner["task"]) & (frame["algorithm"] == winner["algorithm"])
         runs = frame[same]
-        ends = [name for name in names if winner[name] in (runs[name].min(), runs[name].max())]
+        edges = {name: {runs[name].min(), runs[name].max()} for name in names}
+        ends = [name for name in names if len(edges[name]) > 1 and winner[name] in edges[name]]
         row["at the grid's edge"] = ", ".join(map(style.name, ends))
         rows.append({**row, "settings tried": len(runs)})
     return None, pd.DataFrame(rows)

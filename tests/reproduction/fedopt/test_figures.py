@@ -193,6 +193,16 @@ def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
     assert [list(bar.get_ydata()) for bar in bars] == [[0.1, 1.0]]
 
 
+def test_table_8_names_the_edges_of_what_was_tried():
+    alone = made("cifar10", "fedavg", (2.0, 1.0), (2.0, 1.0), client_lr=0.1, server_lr=1.0)
+    steps = [
+        made("cifar100", "fedavg", (2.0, 1.0), (2.0, c), client_lr=c, server_lr=1.0) for c in RATES
+    ]
+    _, data = draw.entry("fedopt/table_8").draw([alone, *steps])
+    assert data["at the grid's edge"].tolist() == ["", "client rate"]
+    assert data["settings tried"].tolist() == [1, 3]
+
+
 # --- Table 2
 
 
