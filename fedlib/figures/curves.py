@@ -212,9 +212,9 @@ def label_ends(
     step = LINE / max(0.5, figure_of(ax).get_figheight() / rows - HEAD)
     order = np.argsort(ends, kind="stable")
     highest = 1 - step * (np.arange(len(order))[::-1] + 0.5)  # none beside the line under the title
-    # Moved as little as it takes to be a step apart.
+    # Moved as little as it takes to be a step apart, none below the axis.
     steps = step * np.arange(len(order))
-    places = np.minimum(isotonic_regression(ends[order] - steps) + steps, highest)
+    places = np.clip(isotonic_regression(ends[order] - steps) + steps, steps, highest)
     for index, y in zip(order, places, strict=True):
         group = groups[index]
         labels = [str(line.get_label()) for line in group]

@@ -1,4 +1,4 @@
-"""What some runs are, in words: data, clients, rounds of how many, seeds."""
+"""What some runs are, in words: data, clients, vocabulary, rounds of how many, seeds."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def whole(histories: Collection[History]) -> bool:
 
 
 def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) -> str:
-    """Data, clients, rounds and seeds of one task's runs in a line, for under a panel's title.
+    """Data, clients, words, rounds and seeds of one task's runs, for under a panel's title.
 
     Args:
         histories: runs of one task.
-        usual: the paper's options and rounds, where the task's own do not say them.
+        usual: the paper's options and rounds, where they are not the task's.
 
     Returns:
         for instance ``"FEMNIST for EMNIST, 105 of 3400 clients, 1000 of 3000 rounds, 1 seed"``;
@@ -38,7 +38,7 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
     run, made_up = histories[0], [run.stand_in for run in histories]
     config, words = run.config, []
     full = {
-        **(tasks.preset_values(config.task["name"], "paper") if _paper(run) else {}),
+        **(tasks.paper_values(config.task["name"]) if _paper(run) else {}),
         **(usual or {}),
     }
     if small(histories):
@@ -49,7 +49,7 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
     elif config.task["options"].get("data"):
         named = dict.fromkeys(_data(run, full.get("data")) for run in histories)
         words.append(" and ".join(named))
-    for option in ("clients", "examples") if _paper(run) else ():
+    for option in ("clients", "examples", "words") if _paper(run) else ():
         values = {run.config.task["options"].get(option) for run in histories} - {None, 0}
         words += [f"{_of(values, full.get(option))} {option}"] if values else []
     widths = {run.config.task["options"].get("width", 1.0) for run in histories} - {1.0}

@@ -188,11 +188,12 @@ def readable(value: object) -> str:
 
 
 def short(value: float) -> str:
-    """A number in at most five letters: one digit after the point from 10 on, two below.
+    """A number in at most five letters: a digit after the point from 10 on, below two or three.
 
-    >>> [short(value) for value in (0, 0.0056, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
-    ['0.0', '6e-3', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']
+    >>> [short(value) for value in (0, 0.0056, 0.034, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
+    ['0.0', '6e-3', '0.034', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']
     """
     if abs(value) >= 1000 or 0 < abs(value) < 0.01:
         return f"{value:.0e}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
-    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.2f}"
+    digits = 1 if abs(value) >= 10 or value == 0 else 2 if abs(value) >= 0.1 else 3
+    return f"{value:.{digits}f}"

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedlib.engine.history import History
+from fedlib.figures import style
 from fedlib.figures.curves import algorithm, learning_curves
 from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
@@ -64,11 +65,11 @@ def printed_curves(
         drawn.series,
         drawn.split(*histories),
         printed=printed,
-        title=title or paper["label"],
+        title=title or style.name(paper["label"]),
         log_y=drawn.smaller,  # errors fall by orders of magnitude
         by=by,
         window=drawn.window,
-        shown=scale(histories, {**paper["given"], "rounds": rounds}),
+        shown=scale(histories, {"rounds": rounds}),
         ax=ax,
     )
     return data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)

@@ -75,6 +75,12 @@ def preset_values(name: str, preset: str) -> dict[str, Any]:
     return chosen(_module(name), name, scale(name, preset), {})
 
 
+def paper_values(name: str) -> dict[str, Any]:
+    """What the paper preset declares, and what the paper has where that leaves it to the data."""
+    given = read_toml("papers/cells.toml")["given"]
+    return {**preset_values(name, "paper"), **given.get(name, {})}
+
+
 @checked
 def load_task(
     name: str,

@@ -60,6 +60,11 @@ def test_the_scale_tells_data_clients_rounds_and_seeds(histories):
     own = as_task(paper[0], options={"data": "emnist"})
     assert scale([own, odd], {"data": "emnist"}).startswith("EMNIST and FEMNIST for EMNIST, ")
     assert scale([as_task(paper[0], stand_in=True), paper[1]]).startswith("partly stand-in data")
+    cut = {"data": "stackexchange", "clients": 1914, "words": 2000}
+    assert scale([as_task(paper[0], name="stackoverflow_lr", options=cut)]) == (
+        "Stack Exchange for Stack Overflow, 1,914 of 342,477 clients, 2,000 of 10,000 words, "
+        "4 of 1,500 rounds, 1 seed"
+    )
     other = dataclasses.replace(fedavg[0].config, algorithm="fedadam")
     uneven = [*fedavg, dataclasses.replace(fedavg[0], config=other)]
     assert scale(uneven).endswith("1 to 2 seeds")

@@ -90,7 +90,7 @@ PLACES = {
     "q-FedAvg, q = 1": (5, 6, "left"),
     "q = 2": (-5, -7, "right"),
     "α = 0": (5, -2, "left"),
-    "α = 1": (-5, 2, "right"),
+    "α = 1": (0, 5, "center"),
 }
 
 
@@ -207,7 +207,7 @@ def _front(
         if beside and not math.isnan(row["printed_error"]):
             theirs = (row["printed_error"], row["printed_rsd"])
             ax.plot(*zip(point, theirs, strict=True), color=look.color, linewidth=0.5, zorder=0.5)
-            ax.plot(*theirs, look.marker, color=look.color, markerfacecolor="white", zorder=0.6)
+            ax.plot(*theirs, look.marker, color=look.color, markerfacecolor="white", zorder=3)
         setting = {"adafedadam": "α", "qfedavg": "q"}.get(row["algorithm"])
         name = f"{setting} = {row['setting']:g}" if setting else look.label
         name = f"{look.label}, {name}" if setting == "q" and row["setting"] == 1 else name

@@ -72,7 +72,7 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
             left.annotate(f"$x_{k + 1}$", end, place, color=color, textcoords="offset points")
             _arrow(left, -first.updates[k], f"$-U_{k + 1}$", color, ((-24, 0), (2, -9))[k])
         ours = style.look("adafedadam").color
-        _arrow(left, -first.pseudo_gradient, "$-g$", ours, (1, -2))
+        _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, 3))
         left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
         values = ", ".join(f"$C_{k + 1}$ = {c:.2f}" for k, c in enumerate(first.certainties))
         style.titled(left, "one round", f"{values}; $C$ = {first.certainty:.2f}")

@@ -5,6 +5,7 @@ rates, the best of both.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -68,10 +69,12 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
             plain_log_ticks(bar.ax)
         bar.ax.tick_params(labelsize=6)
         figure.supxlabel("client learning rate", fontsize=8)
-        shown_as = f"{TASKS[frame['task'].iloc[0]]}: {scale(histories)}"
-        if frame["hatched"].any():
-            shown_as += "; hatched: diverged, or worse than untrained"
-        figure.suptitle(shown_as, fontsize=7, color="0.4", x=0.01, ha="left")
+        told = [f"{style.name(frame['task'].iloc[0])}: {scale(histories)}"]
+        told += ["hatched: diverged, or worse than untrained"] if frame["hatched"].any() else []
+        if gone := [style.name(name) for name in algorithms if name not in shown]:
+            told.append(f"no such runs of {' and '.join(gone)}")
+        lines = textwrap.fill("; ".join(told), 135)
+        figure.suptitle(lines, fontsize=7, color="0.4", x=0.01, ha="left")
     return figure, frame
 
 
@@ -157,7 +160,7 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             ax.set_xticks([], minor=True)
             if outcomes.smaller_is_better(part):
                 ax.invert_yaxis()  # above is good in every panel
-            label_ends(ax)
+            label_ends(ax, numbers=False)
     return figure, pd.concat(chosen, ignore_index=True)
 
 
@@ -247,7 +250,7 @@ def _panels(
     with style.panels(rows, columns, size, len(groups)) as (figure, axes):
         for ax, (task, _) in zip(axes, groups, strict=True):
             runs = of_task(histories, str(task))
-            style.titled(ax, TASKS[task], f"{scale(runs)}; {told}", small=small(runs))
+            style.titled(ax, style.name(task), f"{scale(runs)}; {told}", small=small(runs))
             ax.tick_params(labelsize=6)
             for axis in (ax.xaxis, ax.yaxis):
                 axis.label.set_size(7)

@@ -75,7 +75,7 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
         missing = sorted(set(PANELS["all methods"]) - set(best))
         raise Error(f"Mime's Figure 1: no panel is complete, the first lacks runs of {missing}")
     frames = {}
-    size = (5.5 if len(shown) == 1 else 3.1 * len(shown), 2.9)
+    size = (5.5 if len(shown) == 1 else 2.6 * len(shown), 2.9)
     with style.panels(1, len(shown), size, sharey=True) as (figure, panels):
         for ax, (title, names) in zip(panels, shown.items(), strict=True):
             part = {name: best[name] for name in names}
@@ -123,7 +123,7 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
         shade = style.tints(len(by_mu))[number - 1] if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
     frames = {}
-    with style.panels(1, 2, (6.6, 2.8)) as (figure, panels):
+    with style.panels(1, 2, (6.4, 2.8)) as (figure, panels):
         for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
             frames[metric] = _draw(ax, best, mu_line, looks, f"test {metric}", metric)
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()

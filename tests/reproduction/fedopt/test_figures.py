@@ -110,7 +110,8 @@ def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
 
 def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
     runs = planted(gone=("fedavg", 1.0, 1.0))
-    figure, data = tuning.grids(("fedavg", "fedadam"), runs)
+    figure, data = tuning.grids(("fedavg", "fedadam", "fedyogi"), runs)
+    assert figure.get_suptitle().split()[-5:] == ["no", "such", "runs", "of", "FedYogi"]
     panels = [[*ax.get_images(), *ax.collections] for ax in figure.axes]
     shown = [panel[0] for panel in panels if panel][:2]  # then the colour bar
     for image, ax, algorithm in zip(shown, figure.axes, ("fedavg", "fedadam"), strict=False):
