@@ -203,21 +203,17 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
     elif config.rounds > printed["rounds"]:
         notes.append(f"{config.rounds} rounds instead of {printed['rounds']}")
     usual, options = tasks.defaults(cell["task"]), config.task["options"]
-    stated = {**cell["given"], **cell["options"]}
-    stated.pop(DRAWN, None)
-    known = {key: value for key, value in usual.items() if value is not None and key in options}
-    unknown = {key: None for key in options if key not in usual}
-    compared = [
-        (key, options.get(key), value) for key, value in {**known, **unknown, **stated}.items()
-    ]
+    wanted = {key: value for key, value in usual.items() if value is not None and key in options}
+    wanted |= {key: None for key in options if key not in usual}
+    wanted |= {key: v for key, v in {**cell["given"], **cell["options"]}.items() if key != DRAWN}
     cohort = printed["clients_per_round"] or options.get("clients", config.clients_per_round)
-    compared.append(("clients per round", config.clients_per_round, cohort))
-    compared += [(key, getattr(config, key), printed[key]) for key in TRAINING_KEYS]
-    compared.append(("dtype", config.dtype, "float32"))
+    wanted |= {"clients per round": cohort, **{key: printed[key] for key in TRAINING_KEYS}}
+    values = {**options, "clients per round": config.clients_per_round, "dtype": config.dtype}
+    values |= {key: getattr(config, key) for key in TRAINING_KEYS}
     return notes + [
-        _departure(name, value, wanted)
-        for name, value, wanted in compared
-        if not _fits(value, wanted)
+        _departure(name, values.get(name), value)
+        for name, value in {**wanted, "dtype": "float32"}.items()
+        if not _fits(values.get(name), value)
     ]
 
 
