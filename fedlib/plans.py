@@ -323,31 +323,19 @@ def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) 
             something else than requests.
     """
     require_preset(preset)
-    plan, known = read(notebook, preset=preset, seed=seed, **given)
-    return asked(plan, numbers(plan, preset, seed, known), notebook)
-
-
-def read(notebook: str, **given: Any) -> tuple[FunctionType, dict[str, Any]]:
-    """The function ``plan`` of a notebook's plan cell, and the notebook's own parameters.
-
-    Args:
-        **given: parameters that are not as the notebook has them.
-
-    Raises:
-        Error: as :func:`requests`.
-    """
     path = notebooks().get(notebook)
     source = None if path is None else _tagged(path, "plan")
     if path is None or source is None:
         raise unknown("notebook with a plan", notebook, planned())
-    known = {**parameters(path), **given}
+    known = {**parameters(path), "preset": preset, "seed": seed, **given}
     namespace = {"__name__": notebook, **known}
     with _plan_cell(notebook):
         exec(compile(source, _file(notebook), "exec"), namespace)
     plan = namespace.get("plan")
     if not isinstance(plan, FunctionType):
         raise Error(f"{notebook}, plan cell: it defines no function plan(n)")
-    return plan, {name: value for name, value in known.items() if name not in COMMON}
+    own = {name: value for name, value in known.items() if name not in COMMON}
+    return asked(plan, numbers(plan, preset, seed, own), notebook)
 
 
 def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]) -> Any:
