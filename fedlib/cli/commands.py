@@ -22,6 +22,7 @@ import typer
 import typer.core
 
 from fedlib import paths
+from fedlib.cli import fail
 from fedlib.errors import Error, require, require_known
 
 if TYPE_CHECKING:
@@ -58,18 +59,6 @@ Parts = Annotated[Several, typer.Option("--part", help="Only this part of the pl
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared copy.")]
 
 
-class Interrupted(Exception):
-    """Ctrl-C or a run that was stopped, which Typer would not hand on.
-
-    Attributes:
-        signal: the number of the signal that came.
-    """
-
-    def __init__(self, stop: KeyboardInterrupt) -> None:
-        super().__init__(str(stop) or "interrupted")
-        self.signal: int = getattr(stop, "signal", signal.SIGINT)
-
-
 class _Command(typer.core.TyperCommand):
     """A command whose words are understood: only then what takes seconds is imported."""
 
@@ -81,8 +70,10 @@ class _Command(typer.core.TyperCommand):
         ctx.obj()  # from here on signals are handled
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:
-            raise Interrupted(stop) from None
+        except KeyboardInterrupt as stop:  # Typer would say nothing
+            # A run that could save its state says where; the same command continues it.
+            number = getattr(stop, "signal", signal.SIGINT)
+            raise typer.Exit(fail(str(stop) or "interrupted", 128 + number)) from None
 
 
 class _Light(_Command):
