@@ -172,7 +172,10 @@ def _execute(
     return Executed(notebook.stem, target, time.perf_counter() - started, error)
 
 
-# ------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------- kernels
+# To import PyTorch and fedlib takes longer than most notebooks need for the rest, so the kernels of
+# several are forked from a server which has them imported already. A forked kernel is as fresh as
+# one that was started: it shares imported modules, no variables, and ends with its notebook.
 
 # Elsewhere system libraries start threads of their own, and a fork may hang.
 CAN_FORK = sys.platform == "linux"
