@@ -49,11 +49,12 @@ class Component:
     version: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        kind: Any = type(self)
         for field in fields(self):
             value = getattr(self, field.name)
             value = value.item() if isinstance(value, np.generic) else value
             whole = type(value) is int and value.bit_length() <= FLOAT_BITS  # true is none
-            value = float(value) if whole and field.name in float_fields(type(self)) else value
+            value = float(value) if whole and field.name in float_fields(kind) else value
             object.__setattr__(self, field.name, value)
         check_fields(self)
         self.validate()

@@ -584,11 +584,11 @@ def publish(
     from fedlib.reproduction.answers import survey
 
     store, results = open_store(data_root), to or paths.project_root() / "data" / "results"
-    chosen = plans.named(names, plans.planned(), "notebook with a plan")
-    if name is not None and (len(chosen) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
-        raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
     given, made = parse_pairs(parameter, "--parameter"), []
-    for notebook, requests in plans.by_notebook(chosen, preset, seed, given, part or ()).items():
+    asked = plans.by_notebook(names, preset, seed, given, part or ())
+    if name is not None and (len(asked) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
+        raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
+    for notebook, requests in asked.items():
         groups = survey(requests, preset, data_root)
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
         made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
