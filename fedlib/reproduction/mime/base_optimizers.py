@@ -70,7 +70,7 @@ TEXTS = {
     ),
     "Yogi": ("as Adam", "m as Adam, v ← v - (1 - β₂) g² sign(v - g²)", "its formulas in NumPy"),
 }
-ADAM: dict[str, float] = {"eps": EPS, "v0": 0.0, "beta1": BETA1, "beta2": BETA2}
+ADAM: dict[str, Any] = {"eps": EPS, "v0": 0.0, "beta1": BETA1, "beta2": BETA2}
 # Ours.
 BASES: dict[str, bases.Base] = {
     "SGD": bases.SGD(),
