@@ -38,7 +38,7 @@ def main() -> NoReturn:
         try:
             sys.stdout.flush()
         except OSError as problem:  # a full disk behind a redirection
-            status = fail(f"cannot print: {problem.strerror}", status or 1)
+            status = _fail(f"cannot print: {problem.strerror}", status or 1)
             _unflushed()
     finally:
         for number, handler in before.items():
@@ -82,38 +82,42 @@ def _status() -> int:
     try:
         os.getcwd()
     except FileNotFoundError:  # without it PyTorch cannot even be imported
-        return fail("the current folder has been deleted; change to another one", 2)
-    from fedlib.cli.commands import UsageError, app
+        return _fail("the current folder has been deleted; change to another one", 2)
+    from fedlib.cli.commands import Interrupted, UsageError, app
 
     try:
         return app(standalone_mode=False, obj=handle_signals) or 0
     except Error as error:
-        return fail(str(error), 1 if isinstance(error, Failure) else 2)
+        return _fail(str(error), 1 if isinstance(error, Failure) else 2)
     except UsageError as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message)
             return 0
-        return fail(f"{message} Try --help.", 2)
+        return _fail(f"{message} Try --help.", 2)
     except KeyboardInterrupt:
-        return fail("interrupted", 130)
+        return _fail("interrupted", 130)
     except Terminated:
-        return fail("terminated", 143)
+        return _fail("terminated", 143)
+    except Interrupted as told:
+        # A run that could save its state says where; the same command continues it.
+        stop = told.__cause__
+        return _fail(str(stop) or "interrupted", 128 + getattr(stop, "signal", signal.SIGINT))
     except BrokenPipeError:  # whoever read the output has read enough
         _unflushed()
         return 1
     except OSError as problem:
         place = f"{problem.filename}: " if problem.filename else ""
-        return fail(f"{place}{problem.strerror or problem}", 1)
+        return _fail(f"{place}{problem.strerror or problem}", 1)
     except MemoryError as problem:
-        return fail(f"out of memory: {problem}; give smaller numbers", 1)
+        return _fail(f"out of memory: {problem}; give smaller numbers", 1)
     except Exception as problem:
         from fedlib.arguments import own_line
 
         place = own_line(problem)
         if not place:  # a mistake of fedlib's
             raise
-        return fail(f"{type(problem).__name__}: {first_line(problem)}{place}", 2)
+        return _fail(f"{type(problem).__name__}: {first_line(problem)}{place}", 2)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -134,8 +138,7 @@ def _unflushed() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def fail(message: str, status: int) -> int:
-    """Say in a line what went wrong; the exit status."""
+def _fail(message: str, status: int) -> int:
     line = " ".join(message.split()).encode(errors="backslashreplace").decode()
     with suppress(OSError):  # of a full disk behind a redirection nobody can be told
         print(f"fedlib: {line}", file=sys.stderr, flush=True)

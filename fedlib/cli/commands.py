@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import signal
 import sys
 import textwrap
 from collections import Counter
@@ -22,7 +21,6 @@ import typer
 import typer.core
 
 from fedlib import paths
-from fedlib.cli import fail
 from fedlib.errors import Error, require, require_known
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from fedlib.results import Store
     from fedlib.task import Task
 
-UsageError = typer.TyperException
+UsageError, Interrupted = typer.TyperException, typer.Abort
 
 # ------------------------------------------------------- arguments and options of several commands
 
@@ -70,10 +68,8 @@ class _Command(typer.core.TyperCommand):
         ctx.obj()  # from here on signals are handled
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:  # Typer would say nothing
-            # A run that could save its state says where; the same command continues it.
-            number = getattr(stop, "signal", signal.SIGINT)
-            raise typer.Exit(fail(str(stop) or "interrupted", 128 + number)) from None
+        except KeyboardInterrupt as stop:  # Typer would end without a word
+            raise Interrupted from stop
 
 
 class _Light(_Command):
