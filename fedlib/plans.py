@@ -141,24 +141,12 @@ def grid(
         >>> [(run.overrides["client_lr"], run.rounds) for run in runs]
         [(0.1, 80), (1.0, 80)]
     """
-    eval_every = getattr(n, "eval_every", None)
-    known = {
-        "rounds": getattr(n, "rounds", None),
-        "eval_every": 1 if eval_every is None else eval_every,
-        "clients_per_round": getattr(n, "clients_per_round", None),
-        "seed": n.seed,
-    }
+    names = ("rounds", "eval_every", "clients_per_round", "seed")
+    known = {name: getattr(n, name) for name in names if getattr(n, name, None) is not None}
     chosen = {key: value for key, value in (options or {}).items() if value is not None}
-    return [
-        Request(
-            task,
-            algorithm,
-            overrides={**(fixed or {}), **cell},
-            options=chosen,
-            **{**known, **settings},
-        )
-        for cell in combinations(rates)
-    ]
+    common = {**known, **settings, "options": chosen}
+    cells = [{**(fixed or {}), **cell} for cell in combinations(rates)]
+    return [Request(task, algorithm, overrides=cell, **common) for cell in cells]
 
 
 def neighbours(rates: Mapping[str, float | Sequence[float]], reach: int) -> Rates:
