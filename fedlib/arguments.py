@@ -36,10 +36,6 @@ def _array(value: Any, kinds: str = "biufcSU") -> bool:
     return (kind or array.dtype.kind in kinds) and array.ndim > 0
 
 
-def _numbers(value: Any) -> bool:
-    return _array(value, "biuf")
-
-
 # The largest count: what a 32-bit integer holds.
 MOST = 2**31 - 1
 # Whole numbers of no more bits are floats, too.
@@ -51,7 +47,7 @@ Seed = Annotated[int, lambda value: value >= 0]
 Count = Annotated[int, lambda value: 1 <= value <= MOST]
 Size = Annotated[int, lambda value: 0 <= value <= MOST]
 # What NumPy takes for an array of real numbers.
-Numbers = Annotated[Any, _numbers]
+Numbers = Annotated[Any, functools.partial(_array, kinds="biuf")]
 # How an error says what is allowed, where the annotation itself does not.
 WORDS = {
     "Seed": "a whole number >= 0",

@@ -27,19 +27,11 @@ NonNegative = Annotated[float, lambda value: 0 <= value < math.inf]
 Decay = Annotated[float, lambda value: 0 <= value < 1]
 
 
-def field_types(component: type[Component]) -> dict[str, tuple[type, ...]]:
-    """For each field of a component the types that its values may have."""
-    kind: Any = component
-    return _field_types(kind)
-
-
 @cache
-def _field_types(component: Any) -> dict[str, tuple[type, ...]]:
+def float_fields(component: Any) -> set[str]:
+    """The fields of a class of components that hold floats; whole numbers may be given for them."""
     hints = get_type_hints(component)
-    return {
-        field.name: get_args(hints[field.name]) or (hints[field.name],)
-        for field in fields(component)
-    }
+    return {name for name, hint in hints.items() if float in (hint, *get_args(hint))}
 
 
 @dataclass(frozen=True)
@@ -57,12 +49,13 @@ class Component:
     version: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        for name, types in field_types(type(self)).items():
-            value = getattr(self, name)
+        kind: Any = type(self)
+        for field in fields(self):
+            value = getattr(self, field.name)
             value = value.item() if isinstance(value, np.generic) else value
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            whole = whole and value.bit_length() <= FLOAT_BITS
-            object.__setattr__(self, name, float(value) if float in types and whole else value)
+            whole = type(value) is int and value.bit_length() <= FLOAT_BITS  # true is none
+            value = float(value) if whole and field.name in float_fields(kind) else value
+            object.__setattr__(self, field.name, value)
         check_fields(self)
         self.validate()
 

@@ -35,7 +35,7 @@ import numpy as np
 
 from fedlib import papers
 from fedlib.engine.run import combinations
-from fedlib.errors import Error, first_line, require, unknown
+from fedlib.errors import Error, first_line, require, require_known, unknown
 from fedlib.paths import project_root
 from fedlib.task import PLANNING
 from fedlib.tasks.presets import PRESETS, require_preset
@@ -141,24 +141,12 @@ def grid(
         >>> [(run.overrides["client_lr"], run.rounds) for run in runs]
         [(0.1, 80), (1.0, 80)]
     """
-    eval_every = getattr(n, "eval_every", None)
-    known = {
-        "rounds": getattr(n, "rounds", None),
-        "eval_every": 1 if eval_every is None else eval_every,
-        "clients_per_round": getattr(n, "clients_per_round", None),
-        "seed": n.seed,
-    }
+    names = ("rounds", "eval_every", "clients_per_round", "seed")
+    known = {name: getattr(n, name) for name in names if getattr(n, name, None) is not None}
     chosen = {key: value for key, value in (options or {}).items() if value is not None}
-    return [
-        Request(
-            task,
-            algorithm,
-            overrides={**(fixed or {}), **cell},
-            options=chosen,
-            **{**known, **settings},
-        )
-        for cell in combinations(rates)
-    ]
+    common = {**known, **settings, "options": chosen}
+    cells = [{**(fixed or {}), **cell} for cell in combinations(rates)]
+    return [Request(task, algorithm, overrides=cell, **common) for cell in cells]
 
 
 def neighbours(rates: Mapping[str, float | Sequence[float]], reach: int) -> Rates:
@@ -279,6 +267,31 @@ def planned() -> list[str]:
     return [name for name, path in notebooks().items() if _tagged(path, "plan") is not None]
 
 
+def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") -> list[str]:
+    """The known notebooks that names mean, each once; all without names.
+
+    Args:
+        names: ``10_topic``, ``10`` or a file name.
+        kind: what the known ones are, for the message.
+
+    Raises:
+        Error: a name that means none of them.
+
+    Example:
+        >>> named(["notebooks/10_topic.ipynb", "02"], ["02_theory", "10_topic", "11_other"])
+        ['10_topic', '02_theory']
+    """
+    known = list(known)
+    chosen: list[str] = [] if names else known
+    for name in names:
+        stem = Path(name).stem
+        meant = [notebook for notebook in known if stem in (notebook, notebook.split("_")[0])]
+        if not meant:
+            raise unknown(kind, name, known)
+        chosen += meant
+    return list(dict.fromkeys(chosen))
+
+
 def has(notebook: str) -> bool:
     """Whether a notebook is there; an installed package, or a project of one's own, has none."""
     return (project_root() / "notebooks" / f"{notebook}.ipynb").is_file()
@@ -298,31 +311,19 @@ def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) 
             something else than requests.
     """
     require_preset(preset)
-    plan, known = read(notebook, preset=preset, seed=seed, **given)
-    return asked(plan, numbers(plan, preset, seed, known), notebook)
-
-
-def read(notebook: str, **given: Any) -> tuple[FunctionType, dict[str, Any]]:
-    """The function ``plan`` of a notebook's plan cell, and the notebook's own parameters.
-
-    Args:
-        **given: parameters that are not as the notebook has them.
-
-    Raises:
-        Error: as :func:`requests`.
-    """
     path = notebooks().get(notebook)
     source = None if path is None else _tagged(path, "plan")
     if path is None or source is None:
         raise unknown("notebook with a plan", notebook, planned())
-    known = {**parameters(path), **given}
+    known = {**parameters(path), "preset": preset, "seed": seed, **given}
     namespace = {"__name__": notebook, **known}
     with _plan_cell(notebook):
         exec(compile(source, _file(notebook), "exec"), namespace)
     plan = namespace.get("plan")
     if not isinstance(plan, FunctionType):
         raise Error(f"{notebook}, plan cell: it defines no function plan(n)")
-    return plan, {name: value for name, value in known.items() if name not in COMMON}
+    own = {name: value for name, value in known.items() if name not in COMMON}
+    return asked(plan, numbers(plan, preset, seed, own), notebook)
 
 
 def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]) -> Any:
@@ -362,6 +363,36 @@ def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:
     return listed
 
 
+def by_notebook(
+    names: Sequence[str],
+    preset: str,
+    seed: int,
+    numbers: Mapping[str, Any],
+    parts: Sequence[str] = (),
+) -> dict[str, list[Request]]:
+    """The requests of notebooks' plans by notebook.
+
+    Args:
+        names: see :func:`named`; none: all that have a plan.
+        numbers: notebooks' own parameters, which all of them must have.
+        parts: only requests of these parts, and notebooks that have some; none: all.
+
+    Raises:
+        Error: an unknown name, preset, parameter or part.
+    """
+    require_preset(preset)
+    chosen = named(names, planned(), "notebook with a plan")
+    if taken := [key for key in COMMON if key in numbers]:
+        raise Error(f"--parameter {taken[0]} is no number of a plan; use --{taken[0]}")
+    for name in chosen if numbers else ():  # of which each must have all
+        check_parameters([notebooks()[name]], numbers)
+    asked = {name: requests(name, preset, seed, **numbers) for name in chosen}
+    wanted = select([request for runs in asked.values() for request in runs], *parts)
+    kept = {request.part for request in wanted}
+    asked = {name: [r for r in runs if r.part in kept] for name, runs in asked.items()}
+    return {name: runs for name, runs in asked.items() if runs}
+
+
 def select(requests: Sequence[Request], *parts: str) -> list[Request]:
     """The requests of some parts; of all without any.
 
@@ -394,6 +425,15 @@ def parameters(notebook: Path) -> dict[str, Any]:
             where = f"{notebook.name}: line {statement.lineno} of the parameters cell"
             raise Error(f"{where} is not 'name = literal'") from None
     return values
+
+
+def check_parameters(known: Iterable[Path], given: Iterable[str]) -> None:
+    """Refuse a parameter that none of some notebooks has, which papermill itself only logs."""
+    those = list(known)
+    everywhere = {name for notebook in those for name in parameters(notebook)}
+    for name in given:
+        whose = "any of these notebooks" if len(those) > 1 else those[0].stem
+        require_known(f"parameter of {whose}", name, everywhere)
 
 
 def _tagged(notebook: Path, tag: str) -> str | None:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from fedlib import engine
-from fedlib.reproduction import draw, executors, sweep
+from fedlib.reproduction import draw, sweep
 from fedlib.results import Store
 
 pytestmark = pytest.mark.usefixtures("small_plans")
@@ -142,8 +142,8 @@ def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
     python = own_folders / "python"
     program(python, "trap 'sleep 0.2; echo $@ > saved; exit 143' TERM; touch up; sleep 9 & wait")
     program(own_folders / "scontrol", 'cat saved - <<< " $*" > requeued')
-    monkeypatch.setattr(executors.sys, "executable", str(python))
-    text = executors.script(["sweep", "10"], 3, own_folders)
+    monkeypatch.setattr(sweep.sys, "executable", str(python))
+    text = sweep.script(["sweep", "10"], 3, own_folders)
     environment = {"PATH": f"{own_folders}:/usr/bin:/bin", "SLURM_CPUS_ON_NODE": "1"}
     environment |= {"SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_ID": "17"}
     job = subprocess.Popen(["bash", "-c", text], env=environment)
@@ -160,15 +160,15 @@ def test_processes_of_this_machine_compute_a_shard_each(own_folders, store, monk
     """Each GPU one, or parts of the cores; one that fails is named, and the others go on."""
     python = own_folders / "python"
     program(python, 'echo "$OMP_NUM_THREADS $*" > said$$; [[ "$*" != *2/2* ]]')
-    monkeypatch.setattr(executors.sys, "executable", str(python))
-    monkeypatch.setattr(executors.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(sweep.sys, "executable", str(python))
+    monkeypatch.setattr(sweep.os, "cpu_count", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     for gpus, said in ((0, "4 -m fedlib sweep --shard=1/2 --json"),
                        (2, "1 -m fedlib sweep --shard=1/2 --device=cuda:0 --json")):  # fmt: skip
-        failed = executors.local(["sweep"], [[], []], gpus, store, True)
+        failed = sweep.local(["sweep"], [[], []], gpus, store, True)
         assert failed == ["shard 2/2, exit status 1"]
         assert f"{said}\n" in [path.read_text() for path in own_folders.glob("said*")]
-    assert executors.local(["sweep"], [[]], 0, store, True) == []
+    assert sweep.local(["sweep"], [[]], 0, store, True) == []
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_each_gpu_is_given_a_shard(command, monkeypatch, words, there, gpus):
         made.append((len(shards), gpus))
         return []
 
-    monkeypatch.setattr(executors, "local", local)
+    monkeypatch.setattr(sweep, "local", local)
     monkeypatch.setattr(sweep, "train", lambda *_, **__: made.append((1, gpus)) or [])
     monkeypatch.setattr("torch.cuda.device_count", lambda: there)
     monkeypatch.setattr("torch.cuda.is_available", lambda: there > 0)

@@ -27,6 +27,7 @@ CALLS = [
     (COMMAND.format("list"), 0, ""),
     (COMMAND.format("doctor"), 0, ""),
     (COMMAND.format("reproduce"), 2, "[notebooks]"),
+    ("from fedlib.reproduction import sweep", 0, ""),
     ("import fedlib.notebook", 1, "pip install 'fedlib[notebooks]'"),
 ]
 # In a process where nothing of Jupyter is installed.

@@ -38,7 +38,7 @@ from fedlib.algorithms.objectives import Moon, Objective, Proximal
 from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.arguments import brought, called, check, checked, shown
-from fedlib.component import Component, field_types
+from fedlib.component import Component
 from fedlib.errors import Error, require_known
 from fedlib.optimizers import client as clients
 from fedlib.optimizers import mime as bases
@@ -177,7 +177,8 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
         if kind == places["base"].default:
             numbers = vars(getattr(method, "base", None)) | numbers
         made = bases.BASES[kind]
-        direct["base"] = made(**{key: numbers[key] for key in field_types(made) if key in numbers})
+        names = {field.name for field in dataclasses.fields(made)} & numbers.keys()
+        direct["base"] = made(**{name: numbers[name] for name in names})
     for part, fields in changes.items():
         direct[part] = dataclasses.replace(getattr(method, part), **fields)
     return dataclasses.replace(method, **direct) if direct else method
@@ -205,7 +206,7 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
     places: dict[str, _Place] = {}
 
     def add(part: str, owner: Component) -> None:
-        for field in field_types(type(owner)):
+        for field in (field.name for field in dataclasses.fields(owner)):
             default = getattr(owner, field)
             if isinstance(default, Component) or field in getattr(owner, "unused", ()):
                 continue

@@ -97,11 +97,12 @@ def _status() -> int:
         return _fail(f"{message} Try --help.", 2)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    except Interrupted as stop:
-        # A run that could save its state says where; the same command continues it.
-        return _fail(str(stop), 128 + stop.signal)
     except Terminated:
         return _fail("terminated", 143)
+    except Interrupted as told:
+        # A run that could save its state says where; the same command continues it.
+        stop = told.__cause__
+        return _fail(str(stop) or "interrupted", 128 + getattr(stop, "signal", signal.SIGINT))
     except BrokenPipeError:  # whoever read the output has read enough
         _unflushed()
         return 1

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import signal
 import sys
 import textwrap
 from collections import Counter
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from fedlib.results import Store
     from fedlib.task import Task
 
-UsageError = typer.TyperException
+UsageError, Interrupted = typer.TyperException, typer.Abort
 
 # ------------------------------------------------------- arguments and options of several commands
 
@@ -58,18 +57,6 @@ Parts = Annotated[Several, typer.Option("--part", help="Only this part of the pl
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared copy.")]
 
 
-class Interrupted(Exception):
-    """Ctrl-C or a run that was stopped, which Typer would not hand on.
-
-    Attributes:
-        signal: the number of the signal that came.
-    """
-
-    def __init__(self, stop: KeyboardInterrupt) -> None:
-        super().__init__(str(stop) or "interrupted")
-        self.signal: int = getattr(stop, "signal", signal.SIGINT)
-
-
 class _Command(typer.core.TyperCommand):
     """A command whose words are understood: only then what takes seconds is imported."""
 
@@ -81,8 +68,8 @@ class _Command(typer.core.TyperCommand):
         ctx.obj()  # from here on signals are handled
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:
-            raise Interrupted(stop) from None
+        except KeyboardInterrupt as stop:  # Typer would end without a word
+            raise Interrupted from stop
 
 
 class _Light(_Command):
@@ -497,8 +484,9 @@ def sweep(
     one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores. With
     --executor slurm the script of an array is printed, each job of which does: pipe it to sbatch.
     """
+    from fedlib import plans
     from fedlib.engine.program import require_backend
-    from fedlib.reproduction import executors, sweep
+    from fedlib.reproduction import sweep
     from fedlib.reproduction.answers import dealt, survey
 
     number, of = _shard(shard)
@@ -509,8 +497,8 @@ def sweep(
     seen = _gpus(device, jobs) if executor == "local" else 0  # refuses a device that is not there
     gpus = 0 if shard else seen
     given = parse_pairs(parameter, "--parameter")
-    plans = sweep.plans(names or (), preset, seed, given, part or ())
-    requests = [request for requests in plans.values() for request in requests]
+    asked = plans.by_notebook(names or (), preset, seed, given, part or ())
+    requests = [request for requests in asked.values() for request in requests]
     store = open_store(data_root)
     groups = survey(requests, preset, data_root)
     shards = min(jobs or gpus or 1, len(groups))
@@ -519,14 +507,14 @@ def sweep(
     words += [f"--parameter={pair}" for pair in parameter or ()]
     words += [f"--part={name}" for name in part or ()]
     if executor == "slurm":
-        text = executors.script(words, shards, store.root)
+        text = sweep.script(words, shards, store.root)
         there = store.paths()
         missing = sum(group.missing(there) for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
     share = dealt(groups, of)[number - 1]
     if not dry_run and shards > 1:
-        failed = executors.local(words, dealt(groups, shards), gpus, store, as_json)
+        failed = sweep.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
         execution = {"device": device, "backend": backend}
         failed = sweep.train(store, share, preset, data_root, as_json, **execution)
@@ -587,17 +575,16 @@ def publish(
     data_root: DataRoot = None,
 ) -> None:
     """Pack the stored runs of notebooks' plans, for git."""
-    from fedlib.plans import planned
+    from fedlib import plans
     from fedlib.reproduction import sweep
     from fedlib.reproduction.answers import survey
-    from fedlib.reproduction.reproduce import named
 
     store, results = open_store(data_root), to or paths.project_root() / "data" / "results"
-    chosen = named(names, planned(), "notebook with a plan")
-    if name is not None and (len(chosen) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
-        raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
     given, made = parse_pairs(parameter, "--parameter"), []
-    for notebook, requests in sweep.plans(chosen, preset, seed, given, part or ()).items():
+    asked = plans.by_notebook(names, preset, seed, given, part or ())
+    if name is not None and (len(asked) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
+        raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
+    for notebook, requests in asked.items():
         groups = survey(requests, preset, data_root)
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
         made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
@@ -620,7 +607,7 @@ def restore(
 
     They are stored without parameters, for which a run is trained again (run --refresh).
     """
-    from fedlib.reproduction.reproduce import named
+    from fedlib.plans import named
     from fedlib.results import published, store
 
     folder = paths.folder(source or paths.project_root() / "data" / "results")

@@ -65,8 +65,7 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
     """A frame as a compact HTML table: numbers right-aligned, missing ones as a dash.
 
     Args:
-        frame: as it should be shown. The texts of its columns ``note`` and ``unclear`` are said
-            once, after the caption, each with a number; a column of numbers takes their place.
+        frame: as it should be shown.
         caption: below the table.
         digits: of floats, after the point.
 
@@ -80,11 +79,10 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
         >>> "0.50" in figures.table(pd.DataFrame({"accuracy": [0.5]})).to_html()
         True
     """
-    frame, said = _with_footnotes(frame.reset_index(drop=True))
-    lines = [escape(caption), *_listed(said)]
+    frame = frame.reset_index(drop=True)
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
     numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
-    styler = _compact(frame.style.hide(axis="index"), "<br>".join(lines))
+    styler = _compact(frame.style.hide(axis="index"), escape(caption))
     written = dict.fromkeys(floats, f"{{:,.{digits}f}}".format)
     styler = styler.format(written, na_rep="–", thousands=",", escape="html")
     return styler.set_properties(subset=numbers, **{"text-align": "right"})
@@ -313,12 +311,3 @@ def _compact(styler: Styler, caption: str) -> Styler:
         ("sup", "line-height: 0; font-size: 70%"),
     )
     return styler.set_table_styles([{"selector": name, "props": rule} for name, rule in rules])
-
-
-def _with_footnotes(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The frame with numbers in place of its notes, and the notes with their numbers."""
-    columns = [name for name in ("note", "unclear") if name in frame]
-    said: dict[str, str] = {}
-    marks = [", ".join(_marks(texts, said)) for texts in frame[columns].itertuples(index=False)]
-    frame = frame.drop(columns=columns)
-    return (frame.assign(notes=marks) if said else frame), said

@@ -59,19 +59,13 @@ class Index:
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
-        # By task and algorithm; and, with the task's preset, by its own hyperparameters and the
-        # method.
-        self._runs: dict[tuple[str, str], list[Run]] = {}
-        self._methods: dict[tuple[str, str, str], dict[tuple[str, str], list[Run]]] = {}
+        self._runs: dict[tuple[str, str], list[Run]] = {}  # by task and algorithm
         self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
         for run in {run.config.digest: run for run in runs}.values():
             named = run.config.algorithm in algorithms.METHODS and "version" not in run.config.task
             if named and "hyperparameters" in run.meta:
                 key = run.config.task["name"], run.config.algorithm
                 self._runs.setdefault(key, []).append(run)
-                method = _task_values(run), _number_text(run.config.method)
-                scaled = *key, run.config.task["preset"]
-                self._methods.setdefault(scaled, {}).setdefault(method, []).append(run)
 
     def of(self, task: str, algorithm: str) -> Sequence[Run]:
         """The runs of an algorithm on a task that know the task's own hyperparameters."""
@@ -87,12 +81,8 @@ class Index:
         Args:
             preset: of the request's plan.
         """
-        asked = {"preset": preset, "seed": request.seed, **request.options}
+        asked = request.task_options(preset)
         preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
-        by_method = self._methods.get((request.task, request.algorithm, preset))
-        if by_method is None:
-            return []
-        overrides = _text(_method(request.overrides))
         usual = tasks.defaults(request.task, preset)
         usual = {key: value for key, value in usual.items() if key not in FOUND}
         wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
@@ -101,7 +91,8 @@ class Index:
         def fits(run: Run) -> bool:
             config, options = run.config, run.config.task["options"]
             return (
-                config.task["seed"] == seed
+                config.task["preset"] == preset
+                and config.task["seed"] == seed
                 and config.rounds == settings["rounds"]
                 and set(config.seeds.values()) == {request.seed}
                 and config.clients_per_round == (request.clients_per_round or _usual_cohort(run))
@@ -112,6 +103,7 @@ class Index:
                     if key in options or key in asked
                 )
                 and _trained_as(run, request.overrides)
+                and _is_method(run, request.overrides)
             )
 
         def merit(run: Run) -> tuple[bool, bool, int, str]:
@@ -120,10 +112,7 @@ class Index:
             unasked = [key for key in config.task["options"] if key not in wanted]
             return not config.task["stand_in"], as_asked, -len(unasked), created
 
-        candidates: list[Run] = []
-        for values in dict.fromkeys(values for values, _ in by_method):
-            method = _number_text(_described(request.algorithm, overrides, values))
-            candidates += by_method.get((values, method), ())
+        candidates = self.of(request.task, request.algorithm)
         return sorted(filter(fits, candidates), key=merit, reverse=True)
 
     def plan(
@@ -214,21 +203,17 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
     elif config.rounds > printed["rounds"]:
         notes.append(f"{config.rounds} rounds instead of {printed['rounds']}")
     usual, options = tasks.defaults(cell["task"]), config.task["options"]
-    stated = {**cell["given"], **cell["options"]}
-    stated.pop(DRAWN, None)
-    known = {key: value for key, value in usual.items() if value is not None and key in options}
-    unknown = {key: None for key in options if key not in usual}
-    compared = [
-        (key, options.get(key), value) for key, value in {**known, **unknown, **stated}.items()
-    ]
+    wanted = {key: value for key, value in usual.items() if value is not None and key in options}
+    wanted |= {key: None for key in options if key not in usual}
+    wanted |= {key: v for key, v in {**cell["given"], **cell["options"]}.items() if key != DRAWN}
     cohort = printed["clients_per_round"] or options.get("clients", config.clients_per_round)
-    compared.append(("clients per round", config.clients_per_round, cohort))
-    compared += [(key, getattr(config, key), printed[key]) for key in TRAINING_KEYS]
-    compared.append(("dtype", config.dtype, "float32"))
+    wanted |= {"clients per round": cohort, **{key: printed[key] for key in TRAINING_KEYS}}
+    values = {**options, "clients per round": config.clients_per_round, "dtype": config.dtype}
+    values |= {key: getattr(config, key) for key in TRAINING_KEYS}
     return notes + [
-        _departure(name, value, wanted)
-        for name, value, wanted in compared
-        if not _fits(value, wanted)
+        _departure(name, values.get(name), value)
+        for name, value in {**wanted, "dtype": "float32"}.items()
+        if not _fits(values.get(name), value)
     ]
 
 
@@ -292,24 +277,19 @@ def same_method(cell: Cell, run: Run) -> bool:
     """Whether a run's method is the cell's with the task's own hyperparameters, any values of those
     that the cell tunes or leaves open; not for a run that does not know the task's own.
     """
+    return _is_method(run, cell["overrides"], (*cell["tuned"], *cell["either"]))
+
+
+def _is_method(run: Run, overrides: Mapping[str, Any], free: Sequence[str] = ()) -> bool:
+    """Whether a run's method is the task's own with some overrides, and any values of free keys."""
     if "hyperparameters" not in run.meta:
         return False
-    overrides = _method(cell["overrides"])
-    if free := (*cell["tuned"], *cell["either"]):
-        values = hyperparameters(run)
-        overrides |= {key: values[key] for key in free if key in values}
-    described = _described(run.config.algorithm, _text(overrides), _task_values(run))
+    given = {key: value for key, value in overrides.items() if key not in TRAINING_KEYS}
+    if free:
+        given |= {key: value for key, value in hyperparameters(run).items() if key in free}
+    task_values = [run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})]
+    described = _described(run.config.algorithm, _text(given), _text(task_values))
     return described == run.config.method
-
-
-def _method(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The overrides that the method has."""
-    return {key: value for key, value in overrides.items() if key not in TRAINING_KEYS}
-
-
-def _task_values(run: Run) -> str:
-    """The task's own hyperparameters, as a run's meta data tell them."""
-    return _text([run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})])
 
 
 @lru_cache(maxsize=2**14)
@@ -376,11 +356,6 @@ def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
 
 def _text(plain: Any) -> str:
     return json.dumps(plain, sort_keys=True)
-
-
-def _number_text(plain: Any) -> str:
-    """A text that is the same of 1 and 1.0."""
-    return _text(json.loads(json.dumps(plain), parse_int=float))
 
 
 def _fits(value: Any, wanted: Any) -> bool:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import multiprocessing
 import os
+import signal
+import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from fedlib import files, plans
-from fedlib.errors import require_known, unknown
+from fedlib.errors import Error
 from fedlib.paths import data_root, folder, notebook_figures, project_root
-from fedlib.plans import parameters
-from fedlib.reproduction import kernels
+from fedlib.plans import check_parameters, named, parameters
 from fedlib.tasks.presets import require_preset
+
+try:
+    from jupyter_client.connect import KernelConnectionInfo
+    from jupyter_client.manager import AsyncKernelManager
+    from jupyter_client.provisioning import LocalProvisioner
+except ImportError:
+    raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
 
 # Notebooks from this number on read what those with a plan have made, and run after them.
 LATE = 90
@@ -48,40 +61,6 @@ def notebooks(names: Sequence[str] = ()) -> list[Path]:
     """
     known = plans.notebooks()
     return [known[name] for name in sorted(named(names, known))]
-
-
-def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") -> list[str]:
-    """The known notebooks that names mean, each once; all without names.
-
-    Args:
-        names: ``10_cifar10``, ``10`` or a file name.
-        kind: what the known ones are, for the message.
-
-    Raises:
-        Error: a name that means none of them.
-
-    Example:
-        >>> named(["notebooks/10_cifar10.ipynb", "02"], ["02_theory", "10_cifar10", "11_cifar100"])
-        ['10_cifar10', '02_theory']
-    """
-    known = list(known)
-    chosen: list[str] = [] if names else known
-    for name in names:
-        stem = Path(name).stem
-        meant = [notebook for notebook in known if stem in (notebook, notebook.split("_")[0])]
-        if not meant:
-            raise unknown(kind, name, known)
-        chosen += meant
-    return list(dict.fromkeys(chosen))
-
-
-def check_parameters(known: Iterable[Path], given: Iterable[str]) -> None:
-    """Refuse a parameter that none of some notebooks has, which papermill itself only logs."""
-    notebooks = list(known)
-    everywhere = {name for notebook in notebooks for name in parameters(notebook)}
-    for name in given:
-        whose = "any of these notebooks" if len(notebooks) > 1 else notebooks[0].stem
-        require_known(f"parameter of {whose}", name, everywhere)
 
 
 def reproduce(
@@ -121,8 +100,8 @@ def reproduce(
         (task for task in work if task not in early),
         key=lambda task: int(task[0].stem.split("_")[0]) < LATE,
     )
-    forked = kernels.CAN_FORK and jobs > 1
-    manager = kernels.ForkedKernelManager if forked else kernels.KernelManager
+    forked = CAN_FORK and jobs > 1
+    manager = ForkedKernelManager if forked else KernelManager
     execute = partial(_execute, manager=manager, stopped=(stopped := threading.Event()))
     # A thread only waits for its notebook's kernel.
     pool = ThreadPoolExecutor(min(jobs, len(work)))
@@ -137,7 +116,7 @@ def reproduce(
             variables[name] = str(folder(given_folder).absolute())
     with patch.dict(os.environ, variables):
         if forked:
-            kernels.start_server()
+            start_server()
         try:
             for group in (early, late):
                 futures = [pool.submit(execute, *task) for task in group]
@@ -148,7 +127,7 @@ def reproduce(
             pool.shutdown(wait=False, cancel_futures=True)
             begun = [future for future in futures if not future.cancelled()]
             while wait(begun, timeout=0.2).not_done:
-                kernels.KernelManager.kill_all()
+                KernelManager.kill_all()
 
 
 def _execute(
@@ -175,7 +154,7 @@ def _execute(
                     kernel_name="python3",
                     progress_bar=False,
                     execution_timeout=CELL_SECONDS,
-                    extra_arguments=[kernels.QUIET],
+                    extra_arguments=[QUIET],
                     kernel_manager_class=manager,
                     resources={"metadata": {"path": str(notebook.parent)}},
                 )
@@ -191,3 +170,115 @@ def _execute(
                     continue
             break
     return Executed(notebook.stem, target, time.perf_counter() - started, error)
+
+
+# ---------------------------------------------------------------------------------------- kernels
+# To import PyTorch and fedlib takes longer than most notebooks need for the rest, so the kernels of
+# several are forked from a server which has them imported already. A forked kernel is as fresh as
+# one that was started: it shares imported modules, no variables, and ends with its notebook.
+
+# Elsewhere system libraries start threads of their own, and a fork may hang.
+CAN_FORK = sys.platform == "linux"
+# What the kernels find imported; fedlib.notebook brings the rest.
+WARM = [
+    "fedlib.notebook",
+    "ipykernel.kernelapp",
+    "matplotlib.backends.backend_pdf",
+    "sklearn.datasets",  # for a stand-in
+]
+# An argument of a kernel: what fails is told by the notebook, and its sockets are this machine's.
+QUIET = f"--IPKernelApp.log_level={logging.CRITICAL}"
+
+
+def start_server() -> None:
+    """Start what the kernels are forked from, with this environment and deaf to interrupts."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(WARM)
+    resource_tracker.ensure_running()  # otherwise the server starts it, and that lifts the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class KernelManager(AsyncKernelManager):
+    """Jupyter's; its kernels can all be killed at once."""
+
+    made: ClassVar[weakref.WeakSet[KernelManager]] = weakref.WeakSet()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.made.add(self)
+
+    @classmethod
+    def kill_all(cls) -> None:
+        """End all kernels that run."""
+        for manager in list(cls.made):
+            process = getattr(manager.provisioner, "process", None)
+            if process is not None:
+                process.kill()
+
+
+class ForkedKernelManager(KernelManager):
+    """Has its kernel forked from the server."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kernel_id = str(uuid.uuid4())
+        self.provisioner = _Forked(
+            kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self
+        )
+
+
+class _Forked(LocalProvisioner):
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        context = multiprocessing.get_context("forkserver")
+        manager: Any = self.parent
+        process = context.Process(
+            target=_kernel, args=(manager.connection_file, kwargs["env"], kwargs["cwd"])
+        )
+        process.start()
+        self.process: Any = _Process(process)
+        self.pid = self.pgid = process.pid
+        return self.connection_info
+
+
+class _Process:
+    """The part of ``subprocess.Popen`` that Jupyter uses, for a forked process."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, process: Any) -> None:
+        self._process, self.pid = process, process.pid
+        self.terminate, self.kill = process.terminate, process.kill
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self) -> int | None:
+        self._process.join()
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
+def _kernel(connection_file: str, environment: Mapping[str, str], folder: str) -> None:
+    """What ``python -m ipykernel_launcher -f connection_file`` does, in this process."""
+    from ipykernel.kernelapp import IPKernelApp
+
+    os.setsid()  # as a started kernel: the terminal's interrupt is for the one who waits
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.chdir(folder)
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    os.environ.clear()
+    os.environ.update(environment)
+    threading.Thread(target=_follow, daemon=True).start()
+    IPKernelApp.launch_instance(["-f", connection_file, QUIET])
+
+
+def _follow() -> None:
+    """End this process when the one that asked for it has ended, however it did."""
+    parent = multiprocessing.parent_process()
+    connection.wait([parent.sentinel] if parent else [])
+    os._exit(1)

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -15,7 +16,7 @@ from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem
-from fedlib.engine.config import TRAINING_KEYS, Configured, Settings, unnamed
+from fedlib.engine.config import TRAINING_KEYS, Settings, unnamed
 from fedlib.engine.history import History, frame_of
 from fedlib.engine.run import Execution, combinations, ends, repeated
 from fedlib.errors import Error, require_known, unknown
@@ -36,8 +37,6 @@ log = logging.getLogger("fedlib")
 
 # Of a configuration, in :meth:`Store.frame`.
 FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "dtype")
-# The tasks and reasons that were logged, once each.
-_told: set[tuple[int, str]] = set()
 
 
 class Keywords(Settings, Execution, total=False):
@@ -203,7 +202,7 @@ class Store:
             for positions in engine.programs(asked, execution.get("device", "auto")):
                 self.drop_checkpoint([asked[position].config.digest for position in positions])
         for run in alone.values():
-            _tell(run)
+            _tell(run.task.number, unnamed(run))
         made = engine.execute(list(alone.values()), **execution) if alone else []
         fresh = dict(zip(alone, made, strict=True))
         return [
@@ -265,10 +264,9 @@ class Store:
         path = self.paths().get(digest)
         if path is not None:
             return open_runs(path)[digest].history(params)
-        files_of_runs = map(_sound_runs, self._published())
-        published = [runs[digest] for runs in files_of_runs if digest in runs]
-        if published:
-            return max(published, key=_created).history(params)
+        for run in self.stored(published=True):
+            if run.config.digest == digest:
+                return run.history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.frame() or run its notebook")
 
     @checked
@@ -281,17 +279,13 @@ class Store:
             published: the published runs as well.
         """
         runs: dict[str, Stored] = {}
-        for path in self._published() if published else ():
-            for digest, run in _sound_runs(path).items():
-                runs[digest] = max(runs.get(digest, run), run, key=_created)
+        for folder in self.published if published else ():
+            for path in run_files(folder):
+                for digest, run in _sound_runs(path).items():
+                    runs[digest] = max(runs.get(digest, run), run, key=_created)
         for path in reversed(_newest(run_files(self.root))):
             runs |= _sound_runs(path)
         return sorted(runs.values(), key=lambda run: (run.meta["created"], run.config.digest))
-
-    def _published(self) -> Iterator[Path]:
-        """The files of published runs."""
-        for folder in self.published:
-            yield from run_files(folder)
 
     def paths(self) -> dict[str, Path]:
         """The store's own files by the digests of the runs in them.
@@ -392,10 +386,8 @@ def _rows(run: Stored) -> Iterator[dict[str, Any]]:
         yield {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
 
 
-def _tell(run: Configured) -> None:
-    """Log why a run is not stored, once a task."""
-    known = run.task.number, unnamed(run)
-    if known not in _told:
-        _told.add(known)
-        # Its own name: the command line shows it, and no other warning.
-        logging.getLogger("fedlib.unstored").warning("not stored: %s", known[1])
+@cache
+def _tell(task: int, why: str) -> None:
+    """Log why a run is not stored, once a task and reason."""
+    # Its own name: the command line shows it, and no other warning.
+    logging.getLogger("fedlib.unstored").warning("not stored: %s", why)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 
-from fedlib.reproduction import kernels, reproduce
+from fedlib.reproduction import reproduce
 
 pytestmark = pytest.mark.notebook
 
@@ -55,7 +55,7 @@ SERIES = {
 }
 # Kernels find imported already what takes long, where they are forked.
 WARM = "import sys; assert {'torch', 'fedlib.notebook'} <= set(sys.modules)"
-if kernels.CAN_FORK:
+if reproduce.CAN_FORK:
     SERIES["80_warm"] = (WARM, None)
 
 

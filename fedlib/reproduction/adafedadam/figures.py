@@ -28,8 +28,7 @@ from fedlib.figures.scale import scale, small, whole
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
 from fedlib.reproduction.adafedadam.tables import BETAS
-from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.printed import of_task, of_these, printed_curves, printed_entry
+from fedlib.reproduction.entry import Entry, of_task, of_these, printed_curves, printed_entry
 from fedlib.results.reading import hyperparameter, split_of
 from fedlib.results.selection import winners
 from fedlib.tasks import Task, load_task

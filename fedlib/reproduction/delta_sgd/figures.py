@@ -29,9 +29,8 @@ from fedlib.reproduction.delta_sgd.tables import (
     THREE,
     client_of,
 )
-from fedlib.reproduction.entry import Drawing, Entry
+from fedlib.reproduction.entry import Drawing, Entry, of_task, printed_curves, printed_entry
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
 from fedlib.reproduction.tables import ABLATION, IMAGES
 from fedlib.results.reading import client_label, group, hyperparameters, option
 from fedlib.results.selection import settings

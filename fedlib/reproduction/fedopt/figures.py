@@ -17,12 +17,18 @@ from fedlib.datasets import store
 from fedlib.engine.history import History
 from fedlib.figures import layers, style, unique_labels
 from fedlib.reproduction import tables
-from fedlib.reproduction.entry import Drawing, Entry
+from fedlib.reproduction.entry import (
+    Drawing,
+    Entry,
+    of_task,
+    of_these,
+    printed_curves,
+    printed_entry,
+)
 from fedlib.reproduction.evidence import best_of
 from fedlib.reproduction.fedopt import tuning
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.printed import of_task, of_these, printed_curves, printed_entry
 from fedlib.results.reading import option
 
 PARTITIONS = 10  # behind Figure 14
@@ -129,7 +135,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
     What Table 1 prints stands in brackets in panels whose runs have the paper's rounds.
 
     Returns:
-        the figure and what is drawn: see :func:`fedlib.reproduction.printed.printed_curves`; the
+        the figure and what is drawn: see :func:`fedlib.reproduction.entry.printed_curves`; the
         metric, which is the one that Table 1 prints, added.
     """
     printed = of_these(histories, "fedopt", "Table 1")

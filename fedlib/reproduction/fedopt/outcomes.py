@@ -155,18 +155,6 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
     return best(kept, "performance", "task", "algorithm", "client_lr")
 
 
-def good_share(frame: pd.DataFrame) -> pd.Series:
-    """The share of each optimizer's cells that are within 10 % of the best one, by seed.
-
-    Args:
-        frame: from :func:`collect`, of one task, of whose metric more is better. Cells that
-            diverged count among all cells. The best is of the same seed, whichever optimizer's.
-    """
-    best = frame.groupby("seed")["performance"].transform("max")
-    good = frame["performance"] >= 0.9 * best
-    return good.groupby([frame["seed"], frame["algorithm"]], sort=False).mean()
-
-
 def slopes(frame: pd.DataFrame) -> pd.Series:
     """Slope of the best log server rate over the log client rate, by seed and algorithm.
 

@@ -26,10 +26,9 @@ from fedlib.figures import style
 from fedlib.figures.curves import label_ends, plain_log_ticks, shared_legend
 from fedlib.figures.scale import scale, small
 from fedlib.figures.style import readable
-from fedlib.reproduction.entry import Drawing
+from fedlib.reproduction.entry import Drawing, of_task
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS
-from fedlib.reproduction.printed import of_task
 
 # The colours tell points of percent apart down to so many below the best, errors up to its double.
 BELOW, DOUBLE = 15.0, 2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,30 +22,12 @@ BETA, BETA1, BETA2, EPS, V0 = 0.9, 0.9, 0.99, 1e-3, 0.1
 Reference = Callable[[Tensor], Iterator[tuple[Tensor, State]]]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A base optimizer as the table has it.
-
-    Attributes:
-        name, step, advance: as printed: the base, U(g, s) and V(g, s).
-        base: ours.
-        reference: the known optimizer's steps; ``source`` is what it is, in words.
-    """
-
-    name: str
-    step: str
-    advance: str
-    base: bases.Base
-    reference: Reference
-    source: str
-
-
-def _torch(make: Callable[[list[Tensor]], torch.optim.Optimizer], read: Callable) -> Reference:
-    """The steps of a torch optimizer; ``read`` makes our state of its."""
+def _torch(make: Callable[..., torch.optim.Optimizer], read: Callable, **options: Any) -> Reference:
+    """The steps of a torch optimizer with some options; ``read`` makes our state of its."""
 
     def run(gradients: Tensor) -> Iterator[tuple[Tensor, State]]:
         x = torch.zeros(SIZE, dtype=torch.float64, requires_grad=True)
-        optimizer = make([x])
+        optimizer = make([x], **options)
         for g in gradients:
             before, x.grad = x.detach().clone(), g.clone()
             optimizer.step()
@@ -72,54 +54,47 @@ def _yogi(gradients: Tensor) -> Iterator[tuple[Tensor, State]]:
         yield torch.from_numpy(step), {"m": torch.from_numpy(m), "v": torch.from_numpy(v)}
 
 
-ROWS: tuple[Row, ...] = (
-    Row(
-        "SGD",
-        "g",
-        "–",
-        bases.SGD(),
-        _torch(lambda x: torch.optim.SGD(x, lr=LR), lambda state: {}),
-        "torch.optim.SGD",
-    ),
-    Row(
-        "Momentum",
+# By base: U(g, s) and V(g, s) as printed, and the known optimizer in words.
+TEXTS = {
+    "SGD": ("g", "–", "torch.optim.SGD"),
+    "Momentum": (
         "(1 - β) g + β m",
         "m ← (1 - β) g + β m",
-        bases.Momentum(momentum=BETA),
-        _torch(
-            lambda x: torch.optim.SGD(x, lr=LR * (1 - BETA), momentum=BETA),
-            lambda state: {"m": (1 - BETA) * state["momentum_buffer"]},
-        ),
         "torch.optim.SGD with momentum β and 1 - β times the rate",
     ),
-    Row(
-        "Adagrad",
-        "g / (√v + ε)",
-        "v ← v + g²",
-        bases.Adagrad(eps=EPS, v0=V0),
-        _torch(
-            lambda x: torch.optim.Adagrad(x, lr=LR, eps=EPS, initial_accumulator_value=V0),
-            lambda state: {"v": state["sum"]},
-        ),
-        "torch.optim.Adagrad",
-    ),
-    Row(
-        "Adam",
+    "Adagrad": ("g / (√v + ε)", "v ← v + g²", "torch.optim.Adagrad"),
+    "Adam": (
         "((1 - β₁) g + β₁ m) / (√v + ε)",
         "m ← (1 - β₁) g + β₁ m, v ← (1 - β₂) g² + β₂ v",
-        bases.Adam(eps=EPS, v0=0.0, beta1=BETA1, beta2=BETA2),
-        _torch(_adam, lambda state: {"m": state["exp_avg"], "v": state["exp_avg_sq"]}),
         "torch.optim.Adam without bias correction",
     ),
-    Row(
-        "Yogi",
-        "as Adam",
-        "m as Adam, v ← v - (1 - β₂) g² sign(v - g²)",
-        bases.Yogi(eps=EPS, v0=0.0, beta1=BETA1, beta2=BETA2),
-        _yogi,
-        "its formulas in NumPy",
+    "Yogi": ("as Adam", "m as Adam, v ← v - (1 - β₂) g² sign(v - g²)", "its formulas in NumPy"),
+}
+ADAM: dict[str, Any] = {"eps": EPS, "v0": 0.0, "beta1": BETA1, "beta2": BETA2}
+# Ours.
+BASES: dict[str, bases.Base] = {
+    "SGD": bases.SGD(),
+    "Momentum": bases.Momentum(momentum=BETA),
+    "Adagrad": bases.Adagrad(eps=EPS, v0=V0),
+    "Adam": bases.Adam(**ADAM),
+    "Yogi": bases.Yogi(**ADAM),
+}
+HEAVY_BALL = {"lr": LR * (1 - BETA), "momentum": BETA}
+REFERENCES: dict[str, Reference] = {
+    "SGD": _torch(torch.optim.SGD, lambda state: {}, lr=LR),
+    "Momentum": _torch(
+        torch.optim.SGD, lambda s: {"m": (1 - BETA) * s["momentum_buffer"]}, **HEAVY_BALL
     ),
-)
+    "Adagrad": _torch(
+        torch.optim.Adagrad,
+        lambda state: {"v": state["sum"]},
+        lr=LR,
+        eps=EPS,
+        initial_accumulator_value=V0,
+    ),
+    "Adam": _torch(_adam, lambda state: {"m": state["exp_avg"], "v": state["exp_avg_sq"]}),
+    "Yogi": _yogi,
+}
 
 
 def moved(base: bases.Base, g: Tensor, s: State) -> State:
@@ -154,31 +129,21 @@ def mime_table_5(seed: int = 0) -> Drawing:
     scale = np.exp(random.normal(size=SIZE))
     gradients = torch.from_numpy(random.normal(size=(STEPS, SIZE)) * scale)
     rows = []
-    for row in ROWS:
-        s = row.base.init(torch.zeros(SIZE, dtype=torch.float64))
+    for name, base in BASES.items():
+        s = base.init(torch.zeros(SIZE, dtype=torch.float64))
         gaps = []
-        for g, (step, state) in zip(gradients, row.reference(gradients), strict=True):
-            base, new, h = row.base, row.base.advance(g, s), gradients[0]
+        for g, (taken, state) in zip(gradients, REFERENCES[name](gradients), strict=True):
+            new, h = base.advance(g, s), gradients[0]
             ours = base.step(g, moved(base, g, s))
-            gap = {
-                "difference of V": max(
-                    [0.0, *((new[k] - v).abs().max() for k, v in state.items())]
-                ),
-                "difference of U": (ours - step).abs().max(),
-            }
+            off = [0.0, *((new[key] - value).abs().max() for key, value in state.items())]
+            gap = {"difference of V": max(off), "difference of U": (ours - taken).abs().max()}
             if "v" not in s or s["v"].min() > 0:
                 gap["not linear"] = unlinear(base, s, g, h, frozen=True)
                 gap["not linear with the new v"] = unlinear(base, s, g, h, frozen=False)
-            gaps.append({name: float(value) for name, value in gap.items()})
+            gaps.append({what: float(value) for what, value in gap.items()})
             s = new
-        rows.append(
-            {
-                "base": row.name,
-                "U(g, s)": row.step,
-                "V(g, s)": row.advance,
-                "vectors": row.base.vectors,
-                "compared with": row.source,
-                **pd.DataFrame(gaps).max().map(style.short),
-            }
-        )
+        step, advance, known = TEXTS[name]
+        told = {"base": name, "U(g, s)": step, "V(g, s)": advance, "vectors": base.vectors}
+        told["compared with"] = known
+        rows.append({**told, **pd.DataFrame(gaps).max().map(style.short)})
     return None, pd.DataFrame(rows)

@@ -84,6 +84,14 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
     return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
 
 
+def chosen(best: Mapping[str, Sequence[History]]) -> pd.DataFrame:
+    """What some lines' runs were made with: client_lr, momentum and mu, NaN where there is none."""
+    known = pd.DataFrame({name: hyperparameters(runs[0]) for name, runs in best.items()}).T
+    frame = known.reindex(columns=["client_lr", "momentum", "mu"]).astype(float)
+    frame.loc[frame.index.isin(PLAIN), "momentum"] = 0.0
+    return frame
+
+
 def search(histories: Sequence[History]) -> pd.DataFrame:
     """What each line of Figure 1 was tuned over, and what it chose.
 
@@ -92,19 +100,12 @@ def search(histories: Sequence[History]) -> pd.DataFrame:
             largest (of the rates that were tried), and edge: whether the chosen rate is one of
             these.
     """
-    rows = {}
-    for name, runs in lines(histories).items():
-        known = hyperparameters(runs[0])
-        tried = [hyperparameter(run, "client_lr") for run in histories if line_of(run) == name]
-        rows[name] = {
-            "client_lr": known["client_lr"],
-            "beta": known.get("momentum", 0.0) if name not in PLAIN else 0.0,
-            "mu": known.get("mu"),
-            "smallest": min(tried),
-            "largest": max(tried),
-            "edge": known["client_lr"] in (min(tried), max(tried)),
-        }
-    return pd.DataFrame(rows).T
+    frame = chosen(lines(histories)).rename(columns={"momentum": "beta"}).fillna({"beta": 0.0})
+    rates = pd.Series([hyperparameter(run, "client_lr") for run in histories])
+    tried = rates.groupby([line_of(run) for run in histories])
+    frame = frame.assign(smallest=tried.min(), largest=tried.max())
+    ends = frame[["smallest", "largest"]].eq(frame["client_lr"], axis=0)
+    return frame.assign(edge=ends.any(axis=1))
 
 
 def mime_figure_5(histories: Sequence[History]) -> Drawing:
@@ -150,13 +151,7 @@ def _draw(
     """Lines into some axes; what is drawn, with the settings."""
     shown = [history for runs in best.values() for history in runs]
     _, data = learning_curves(shown, metric, title=title, by=by, looks=looks, ax=ax)
-    chosen = {name: hyperparameters(runs[0]) for name, runs in best.items()}
-    for name in PLAIN & set(chosen):
-        chosen[name]["momentum"] = 0.0
-    for key in ("client_lr", "momentum", "mu"):
-        values = {name: settings.get(key) for name, settings in chosen.items()}
-        data[key] = data["algorithm"].map(values).astype(float)
-    return data
+    return data.join(chosen(best), on="algorithm")
 
 
 def mime_table_1() -> tuple[None, pd.DataFrame]:

@@ -13,9 +13,8 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves, shared_legend
 from fedlib.reproduction.compare import VERDICT, cells
-from fedlib.reproduction.entry import Drawing
+from fedlib.reproduction.entry import Drawing, of_task, of_these
 from fedlib.reproduction.mime.tables import BASES
-from fedlib.reproduction.printed import of_task, of_these
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, winners
 
