@@ -193,6 +193,10 @@ def odd(folder):
     draw(folder / "notes/cat/1.png", 1)
     (folder / "notes/cat/notes.txt").write_text("a fine cat")
     draw(folder / "hidden/.cat/1.png", 1)
+    for split in ("train", "val", "test"):
+        draw(folder / f"three/{split}/cat/1.png", 1)
+    draw(folder / "top/cat/1.png", 1)
+    (folder / "top/labels.csv").touch()
     (folder / "pages/cat").mkdir(parents=True)
     page = Image.new("L", (3, 2))
     page.save(folder / "pages/cat/1.tif", save_all=True, append_images=[page, page])
@@ -211,6 +215,8 @@ def odd(folder):
         "grey": r"dog/1.png has shape \(2, 3\), cat/1.png \(2, 3, 3\); give .* colours or none",
         **dict.fromkeys(("none", "empty", "broken", "hidden"), "its images cannot be read"),
         "notes": "its images cannot be read: cannot identify image file .*notes.txt",
+        "three": "three: val would be left out; put it into a class, of train or test, or else",
+        "top": "top: labels.csv would be left out",
         "pages": "cat/1.tif holds 3 images; save each in a file, or give a .npz file",
         "deep": "so that 'train' is no class; name the splits 'train' and 'test', or give",
         **{
