@@ -68,6 +68,11 @@ def test_a_table(tmp_path, suffix):
         (lambda f: f[:0], NAMES, "own.parquet has no rows"),
         (lambda f: f, {"label": "who", "client": "who"}, "'who' is named as label and as client"),
         (lambda f: f.assign(**{"Unnamed: 0": 1}), NAMES, "a column has no name; name it, or if"),
+        (
+            lambda f: pd.concat([f.drop(columns="part").assign(income=range(5))] * 9),
+            {"label": "income"},
+            "every fifth row would test, and so all rows of label '4'; give a column of splits",
+        ),
     ],
 )
 def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
