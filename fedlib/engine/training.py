@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -138,7 +139,7 @@ class Training:
         if self._draws[deed] and len(alive) > 1:
             made = map_state(_joined, *map(alone, range(len(alive))))
         else:
-            made = function(*given)
+            made = function(*copy.deepcopy(given))  # which it may write to
         if trial is not None and not alike(trial, _row(made, 0, len(alive))):
             raise Error(
                 f"{deed} of {self.config.algorithm} gives other numbers when it is called again, "

@@ -150,6 +150,8 @@ class Vectorized:
         client = self._client(work, sent, measured)
         state = self._each("client_init", work, client)
         state = spread(carry_statistics(server, state), running)
+        if method.versions():  # which may write to it, and so to what clients share with the server
+            state = map_state(Tensor.clone, state)
         take = self.step if self.recorder is None or method.versions() else self.recorder
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, sent)):

@@ -272,6 +272,37 @@ def test_a_step_of_fedlibs_leaves_the_state_that_it_is_given():
     torch.testing.assert_close(one, other)
 
 
+class InPlace(fedlib.Algorithm):
+    """FedAvg that writes to what it is given, and diverges in round 3."""
+
+    def server_init(self, params):
+        return {"x": params, "round": torch.zeros_like(params[..., :1])}
+
+    def client_init(self, server, client):
+        return {"x": server["x"]}
+
+    def client_step(self, state, batch, value_and_grad):
+        loss, gradient = value_and_grad(state["x"], batch)
+        state["x"] -= 0.1 * gradient
+        return state | {"loss": loss}
+
+    def client_final(self, server, state):
+        return {"delta": state["x"] - server["x"]}
+
+    def server_update(self, server, mean):
+        server["round"] += 1
+        server["x"] += mean["delta"] / (server["round"] < 3)
+        return server
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_what_a_method_is_given_it_may_write_to(chunk):
+    history = fedlib.run(TASK, InPlace, rounds=5, chunk_clients=chunk)
+    two = fedlib.run(TASK, "fedavg", rounds=2, overrides={"client_lr": 0.1})
+    assert history.diverged == 3
+    torch.testing.assert_close(history.params, two.params)
+
+
 def test_a_clients_number_without_axes_is_its_own():
     plain, counted = (fedlib.run(TASK, method(), rounds=2) for method in (fedlib.FedOpt, Counted))
     assert torch.equal(plain.params["weight"], counted.params["weight"])
