@@ -124,6 +124,12 @@ class Mixing(fedlib.FedOpt):
         return server | {"x": server["x"] / server["x"].norm()}
 
 
+class DecidingOnce(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        long = mean["delta"].norm() > 1e3
+        return server | {"x": server["x"] + (0.5 if long else 1.0) * mean["delta"]}
+
+
 def returns(value, deed):
     """A method of which a function gives a value."""
     return type("Made", (fedlib.FedOpt,), {deed: lambda self, *given: value})
@@ -224,6 +230,7 @@ class Forgets(fedlib.FedOpt):
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
         (Counting, "keep what changes in the server's state"),
         (Mixing, "reduce over the last axis"),
+        (DecidingOnce, "server_update of DecidingOnce .* decide by torch.where"),
         (Normed, "clients of Normed count in each other's numbers"),
         (Clipping, "in client_step, client_final and client_remember reduce over the last axis"),
         (ClippingLater, "clients of ClippingLater count in each other's numbers"),
