@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.arguments import own_line
 from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.graphs import Capture, Recorder
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
@@ -211,14 +212,23 @@ class Vectorized:
         first step.
         """
         method, clients = work.method, len(batch.y)
+        name = type(method).__name__
 
         def first(state: State, own: float, other: float) -> State:
             """What the first client sends for the first configuration after a step."""
             scale = torch.full_like(batch.weights, other)
             scale[:1] = own
             scaled = replace(batch, weights=scale * batch.weights)
-            state = self.step(method, map_state(Tensor.clone, state), scaled)
-            del state["loss"]
+            try:
+                state = self.step(method, map_state(Tensor.clone, state), scaled)
+            except RuntimeError as error:
+                if "Boolean value of Tensor" not in str(error):
+                    raise
+                raise Error(MIXED.format(name, f"client_step{own_line(error)}")) from error
+            loss = state.pop("loss")
+            if loss.shape != (clients, len(work.methods), 1):
+                what = f"client_step of {name} gives a loss of shape {(*loss.shape,)}"
+                raise Error(f"{what}; need value_and_grad's, {(clients, len(work.methods), 1)}")
             sent = require_field(method, "client_final", method.client_final(work.server, state))
             kept = method.client_remember(work.server, state) if method.remembers else {}
             return _first({"sent": sent, "kept": kept}, clients)
@@ -227,7 +237,6 @@ class Vectorized:
         for own in (1e-3, 1.0, 1e4):
             sent = first(state, own, own)
             if alike(sent, first(state, own, own)) and not alike(sent, first(others, own, 1e6)):
-                name = type(method).__name__
                 raise Error(MIXED.format(name, "client_step, client_final and client_remember"))
 
     def _upload(

@@ -168,6 +168,18 @@ class Deciding(fedlib.FedOpt):
         return {**state, "x": state["x"] - rate * gradient, "loss": loss}
 
 
+class Branching(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        new = super().client_step(state, batch, value_and_grad)
+        return new if new["loss"] > 0 else state
+
+
+class MeanLoss(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        new = super().client_step(state, batch, value_and_grad)
+        return new | {"loss": new["loss"].mean()}
+
+
 class Shares(fedlib.FedOpt):
     """Weights of its own, which would depend on who trains at once."""
 
@@ -234,6 +246,8 @@ class Forgets(fedlib.FedOpt):
         (Normed, "clients of Normed count in each other's numbers"),
         (Clipping, "in client_step, client_final and client_remember reduce over the last axis"),
         (ClippingLater, "clients of ClippingLater count in each other's numbers"),
+        (Branching, r"in client_step .*test_training.py, line \d+.* decide by torch.where"),
+        (MeanLoss, r"of MeanLoss gives a loss of shape \(\); need value_and_grad's, \(3, 2, 1\)"),
         (Shares, "clients of Shares count in each other's numbers; in client_init reduce"),
         (Measuring, "in client_measure reduce over the last axis"),
         (Enrolling, "in client_enroll reduce over the last axis"),
