@@ -441,7 +441,8 @@ class Task:
         source, fingerprint: where the data comes from, and the hash of its contents.
         version: of a task that is not the catalogue's: your word that its code is the same wherever
             this text is. With it runs are stored, and answered for a task of the same name,
-            version, data and parameters' shapes; without it (the default) every run trains.
+            version, data and parameters' shapes, or where ``model`` is a module their numbers;
+            without it (the default) every run trains.
         classes: names of the labels 0, 1, ..., where they have any.
         cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
             how many take part; default uniformly without replacement, by the run's seed.
@@ -549,17 +550,22 @@ class Task:
         """What a configuration says of the data, taken now.
 
         Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
-        parameters' names and shapes; of any other its number, which no other task has.
+        parameters' names and shapes, and their numbers where a module was given that has them; of
+        any other its number, which no other task has.
         """
         if self.described:
             return self.fingerprint
         if not self.version:
             return f"task {self.number} of its process"
         with process.alone():
-            named = self.new_model().named_parameters()
-        shapes = [(name, tuple(parameter.shape)) for name, parameter in named]
+            process.seed(0)  # for what model() draws beside a module that it gives again
+            model = self.new_model()
+        shapes = [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
         data = [self.train.digest(), self.test.digest()]
         data += [f"{name} {more.digest()}" for name, more in self.evaluated.items()]
+        if self._shares or getattr(self.model, "func", None) is copy.deepcopy:
+            numbers = map(_bytes, (*model.parameters(), *model.buffers()))
+            data += [hashlib.sha256(part).hexdigest() for part in numbers]
         parts = (data, shapes, self.reduction, self.l2)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 

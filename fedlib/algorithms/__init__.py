@@ -169,7 +169,8 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
         changes.setdefault(places[key].part, {})[places[key].field] = value
     direct = changes.pop("", {})
     if optimizer is not None and hasattr(method, "client"):
-        direct["client"] = CLIENT_OPTIMIZERS[optimizer](**changes.pop("client", {}))
+        chosen = _client(method, optimizer)
+        direct["client"] = dataclasses.replace(chosen, **changes.pop("client", {}))
     if "base" in changes:
         numbers = changes.pop("base")
         kind = str(numbers.pop("type", places["base"].default))
@@ -192,6 +193,13 @@ class _Place:
     field: str
     owner: type[Component]
     default: Any
+
+
+def _client(method: Any, name: str | None) -> clients.ClientOptimizer:
+    """The client optimizer of this name, with a method's own numbers where it is of that kind."""
+    own: clients.ClientOptimizer = method.client
+    kind = type(own) if name is None else CLIENT_OPTIMIZERS[name]
+    return own if type(own) is kind else kind()
 
 
 def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[str, _Place]:
@@ -228,7 +236,7 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
         for each in (method.base, *(kind() for kind in kinds)):
             add("base", each)
     if hasattr(method, "client"):
-        optimizer = CLIENT_OPTIMIZERS[client_optimizer]() if client_optimizer else method.client
+        optimizer = _client(method, client_optimizer)
         add("client", optimizer)
         names = {kind: known for known, kind in CLIENT_OPTIMIZERS.items()}
         usual = names.get(type(optimizer), type(optimizer).__name__)

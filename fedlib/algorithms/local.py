@@ -69,9 +69,11 @@ class LocalTraining(Algorithm):
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         if self.objective.plain and self.client.descends:
-            # Before its first step x is the server's; after it, the client's own to write over.
+            # Before its first step x is the server's; after it, the client's own to write over, but
+            # that a class of the user's may hold it, too.
             x = state["x"]
-            out = None if x.data_ptr() == state["anchor"].data_ptr() else x
+            held = x.data_ptr() == state["anchor"].data_ptr() or self.versions()
+            out = None if held else x
             loss, x = value_and_grad.descend(x, batch, state["lr"], out=out)
             return {**state, "x": x, "loss": loss}
         objective = self.objective.on(state, batch, value_and_grad)

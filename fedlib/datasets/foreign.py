@@ -129,7 +129,9 @@ def texts(frame: pd.DataFrame, where: str) -> bytes:
     """The rows of a table with a column ``text`` as the lines of a ``.jsonl`` file."""
     _require_all(where, {name: frame[name] for name in TEXTS if name in frame})
     frame = frame.assign(**{key: _whole(frame[key]) for key in ("label", "client") if key in frame})
-    given: dict[str, object] = {"client": "all", "split": _splits(len(frame))}
+    given: dict[str, object] = {"client": "all"}
+    if "split" not in frame:
+        given["split"] = _splits(frame, where)
     frame = frame.assign(**{key: value for key, value in given.items() if key not in frame})
     frame["client"] = frame["client"].astype(str)
     lines: str = frame.to_json(orient="records", lines=True, force_ascii=False)
@@ -150,7 +152,8 @@ def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray
         known = ", ".join(map(repr, frame.columns))
         raise Error(f"{where} has no column 'label', but {known:.200}; name it by --label")
     codes = {name: frame.pop(name) for name in ("label", "client") if name in frame}
-    split = frame.pop("split") if "split" in frame else pd.Series(_splits(len(frame)))
+    named = frame.pop("split") if "split" in frame else None
+    split = pd.Series(_splits(pd.DataFrame(codes), where)) if named is None else named
     codes["split"] = split
     _require_all(where, {**codes, **dict(frame.items())})
     codes = {name: _whole(column) for name, column in codes.items()}
@@ -185,7 +188,8 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     """A folder ``<class>/<image>``, or ``train/`` and ``test/`` with such ones, as arrays.
 
     Raises:
-        Error: there are no images, a file that is not hidden is none, or they differ in shape.
+        Error: there are no images, a file that is not hidden is none or lies elsewhere, as in
+            ``val/``, or they differ in shape.
     """
     # Its first import takes a second, and nothing else here needs it.
     from torchvision.datasets import ImageFolder
@@ -194,6 +198,12 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     members: dict[str, np.ndarray] = {}
     for part in SPLITS if apart else ("",):
         try:
+            left = [path for path in folder.iterdir() if apart and path.name not in SPLITS]
+            left += [path for path in (folder / part).iterdir() if not path.is_dir()]
+            if shown := sorted(path for path in left if _is_shown(folder, str(path))):
+                what = f"{shown[0].relative_to(folder)} would be left out"
+                advice = "put it into a class, of train or test, or elsewhere"
+                raise Error(f"{folder.name}: {what}; {advice}")
             listed = ImageFolder(str(folder / part), is_valid_file=partial(_is_shown, folder))
             paths = [Path(path) for path, _ in listed.samples]
             points = [_points(path) for path in paths]
@@ -214,7 +224,7 @@ def images(folder: Path) -> dict[str, np.ndarray]:
                 "the folder of the classes"
             )
         y = np.array(listed.classes)[listed.targets]
-        split = np.full(len(y), part) if apart else _splits(len(y))
+        split = np.full(len(y), part) if apart else _splits(pd.DataFrame({"label": y}), folder.name)
         for name in (part,) if apart else SPLITS:
             members |= {f"{name}_x": x[split == name], f"{name}_y": y[split == name]}
     return members
@@ -239,5 +249,20 @@ def _points(path: Path) -> np.ndarray:
         return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
 
 
-def _splits(count: int) -> np.ndarray:
-    return np.where(np.arange(count) % EVERY == EVERY - 1, "test", "train")
+def _splits(frame: pd.DataFrame, where: str) -> np.ndarray:
+    """The splits of a table that names none: every fifth row tests.
+
+    Raises:
+        Error: labels or clients come in turns, so that most of what tests is of those that no other
+            row has.
+    """
+    tests = np.arange(len(frame)) % EVERY == EVERY - 1
+    for name in [name for name in ("label", "client") if name in frame]:
+        rows = pd.Series(tests).groupby(frame[name].astype(str).to_numpy()).agg(["all", "sum"])
+        lost = rows.index[rows["all"] & (rows["sum"] >= EVERY)]
+        if 2 * rows["sum"][lost].sum() > tests.sum():
+            what = f"every fifth row would test, and so all rows of {name} {lost[0]!r}"
+            raise Error(
+                f"{where}: {what}; give a column of splits, or put the rows in another order"
+            )
+    return np.where(tests, "test", "train")

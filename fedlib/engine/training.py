@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -120,32 +121,37 @@ class Training:
         function = getattr(self.stack(alive), deed)
         if not self._brought:
             return function(*given)  # type: ignore[no-any-return]
-        key = randomness.key(self.config.seeds["sampling"], deed, number)
+        key, count = randomness.key(self.config.seeds["sampling"], deed, number), len(alive)
 
-        def alone(place: int) -> State:
+        def alone(place: int, given: Sequence[Any]) -> State:
             method = self._stack([alive[place]])
             process.seed(key)
-            made: State = getattr(method, deed)(*(_row(part, place, len(alive)) for part in given))
+            made: State = getattr(method, deed)(*(_row(part, place, count) for part in given))
             return made
 
-        trial = None
-        process.seed(key)
-        if deed not in self._draws:
-            before = process.random_states()
-            trial = require_field(self.methods[0], deed, alone(0), "x")
-            self._draws[deed] = bool(process.drawn_since(before))
+        def together(given: Sequence[Any]) -> State:
+            if self._draws[deed] and count > 1:
+                return map_state(_joined, *(alone(place, given) for place in range(count)))
             process.seed(key)
-        if self._draws[deed] and len(alive) > 1:
-            made = map_state(_joined, *map(alone, range(len(alive))))
-        else:
-            made = function(*given)
-        if trial is not None and not alike(trial, _row(made, 0, len(alive))):
-            raise Error(
-                f"{deed} of {self.config.algorithm} gives other numbers when it is called again, "
-                "or beside other configurations; reduce over the last axis (dim=-1, keepdim=True), "
-                "draw from torch's own random numbers, keep what changes in the server's state"
-            )
-        return made
+            return function(*copy.deepcopy(given))  # type: ignore[no-any-return]
+
+        scales: tuple[float, ...] = ()
+        if deed not in self._draws:
+            process.seed(key)
+            before = process.random_states()
+            require_field(self.methods[0], deed, alone(0, given), "x")
+            self._draws[deed] = bool(process.drawn_since(before))
+            scales = 1.0, 1e-3, 1e4
+        for scale in scales:  # beside others that are far larger
+            tried = *given[:-1], _beside(given[-1], scale)
+            if not alike(alone(0, tried), _row(together(tried), 0, count)):
+                raise Error(
+                    f"{deed} of {self.config.algorithm} gives other numbers when it is called "
+                    "again, or beside other configurations; reduce over the last axis (dim=-1, "
+                    "keepdim=True), decide by torch.where, draw from torch's own random numbers, "
+                    "keep what changes in the server's state"
+                )
+        return together(given)
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
         """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
@@ -192,6 +198,17 @@ def _row(state: Any, place: int, count: int) -> Any:
     if not isinstance(state, Tensor) or not state.dim() or len(state) != count:
         return state
     return state[place : place + 1].clone()
+
+
+def _beside(state: Any, scale: float) -> Any:
+    """A state, or a tensor, with the first configuration's part times ``scale``, and others'
+    times a million.
+    """
+    if isinstance(state, dict):
+        return {name: _beside(part, scale) for name, part in state.items()}
+    if not (isinstance(state, Tensor) and state.is_floating_point() and state.dim()):
+        return state
+    return torch.cat([scale * state[:1], 1e6 * state[1:]])
 
 
 def _joined(*rows: Any) -> Any:

@@ -7,12 +7,14 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.arguments import own_line
 from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.graphs import Capture, Recorder
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
@@ -29,6 +31,12 @@ from fedlib.engine.states import (
 )
 from fedlib.errors import Error
 from fedlib.process import one_core_each, usual_threads
+
+MEASURES = "client_measure"
+MIXED = (
+    "clients of {} count in each other's numbers; in {} reduce over the last axis (dim=-1, "
+    "keepdim=True), and decide by torch.where, for each client"
+)
 
 
 @dataclass
@@ -96,7 +104,8 @@ class Vectorized:
         # Other models, and methods that are not fedlib's, may do more than torch sees.
         records = feed.device.type == "cuda" and model.carries_rows
         self.recorder = Recorder(self.step, partial(Capture, feed.device)) if records else None
-        self.tried = False  # whether clients of a class that is not fedlib's mind their neighbours
+        # What clients of a class that is not fedlib's do on their own, as was seen.
+        self.tried = set[str]()
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
@@ -114,7 +123,7 @@ class Vectorized:
         sent, full = self._whole(clients, work)
         client, server = self.feed.client(sent, work.round), work.server
         with self.model.statistics.tracking(server.get("statistics")):
-            memory = work.method.client_enroll(server, client, full)
+            memory = self._each("client_enroll", work, client, full)
         work.memory.put(sent["memory"], spread(memory, len(clients)))
         return self._nothing(work)
 
@@ -125,7 +134,7 @@ class Vectorized:
         sent, full = self._whole(clients, work)
         client, server = self._client(work, sent), work.server
         with self.model.statistics.tracking(server.get("statistics")):
-            measured, report = work.method.client_measure(server, client, full)
+            measured, report = self._each(MEASURES, work, client, full)
         if measured:
             work.measured.put(sent["measured"], spread(measured, len(clients)))
         return self._sums(report, clients, work, sent)
@@ -139,9 +148,11 @@ class Vectorized:
         # In halves those who train have measured nothing.
         kept = bool(work.measured.tensors) and not method.halves
         measured = work.measured.get(sent["measured"]) if kept else None
-        state = method.client_init(server, self._client(work, sent, measured))
-        require_field(method, "client_init", state)
+        client = self._client(work, sent, measured)
+        state = self._each("client_init", work, client)
         state = spread(carry_statistics(server, state), running)
+        if method.versions():  # which may write to it, and so to what clients share with the server
+            state = map_state(Tensor.clone, state)
         take = self.step if self.recorder is None or method.versions() else self.recorder
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, sent)):
@@ -149,9 +160,9 @@ class Vectorized:
             if active < running:
                 finished.append(narrow(state, active, running))
                 state, running = narrow(state, 0, active), active
-            if method.versions() and not self.tried:
-                self._require_own(work, state, batch)
-                self.tried = True
+            if method.versions() and "client_step" not in self.tried:
+                self._require_own_step(work, state, batch)
+                self.tried.add("client_step")
             state = take(method, state, batch)
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
@@ -172,34 +183,61 @@ class Vectorized:
         require_field(method, "client_step", new, "loss")
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
-    def _require_own(self, work: Work, state: State, batch: Batch) -> None:
-        """Refuse a step whose numbers change with other clients' or configurations' states.
+    def _each(self, deed: str, work: Work, client: Client, *full: RowsFullBatch) -> Any:
+        """What a function of the method gives; refused where numbers of others count in it.
 
-        It is tried with long gradients, too: what cuts them off may not do so in the first step.
+        Of a class that is not fedlib's that is tried once, with others for all but the first client
+        and configuration.
+        """
+        function, others = getattr(work.method, deed), None
+
+        def first(made: Any) -> State:
+            state = dict(zip(("kept", "sent"), made, strict=True)) if deed == MEASURES else made
+            return _first(require_field(work.method, deed, state), len(client.steps))
+
+        if work.method.versions() and deed not in self.tried:
+            self.tried.add(deed)
+            parts = {name: _beside(part, 2) for name, part in vars(client).items()}
+            given = _beside(work.server, 1), replace(client, **parts), *map(Others, full)
+            others = first(function(*given))
+        made = function(work.server, client, *full)
+        if others is not None and not alike(first(made), others):
+            raise Error(MIXED.format(type(work.method).__name__, deed))
+        return made
+
+    def _require_own_step(self, work: Work, state: State, batch: Batch) -> None:
+        """The same of a step and what follows it, beside clients whose gradients are far longer.
+
+        It is tried with short gradients and long ones, as what cuts them off may not do so in the
+        first step.
         """
         method, clients = work.method, len(batch.y)
+        name = type(method).__name__
 
-        def first(state: State, scale: float) -> State:
+        def first(state: State, own: float, other: float) -> State:
             """What the first client sends for the first configuration after a step."""
+            scale = torch.full_like(batch.weights, other)
+            scale[:1] = own
             scaled = replace(batch, weights=scale * batch.weights)
-            state = self.step(method, map_state(Tensor.clone, state), scaled)
-            del state["loss"]
+            try:
+                state = self.step(method, map_state(Tensor.clone, state), scaled)
+            except RuntimeError as error:
+                if "Boolean value of Tensor" not in str(error):
+                    raise
+                raise Error(MIXED.format(name, f"client_step{own_line(error)}")) from error
+            loss = state.pop("loss")
+            if loss.shape != (clients, len(work.methods), 1):
+                what = f"client_step of {name} gives a loss of shape {(*loss.shape,)}"
+                raise Error(f"{what}; need value_and_grad's, {(clients, len(work.methods), 1)}")
             sent = require_field(method, "client_final", method.client_final(work.server, state))
-            return map_state(lambda t: t[_first(t)], spread(sent, clients))
+            kept = method.client_remember(work.server, state) if method.remembers else {}
+            return _first({"sent": sent, "kept": kept}, clients)
 
-        def beside(t: Tensor) -> Tensor:
-            changed = 2 * t + 1 if t.is_floating_point() else t.clone()
-            changed[_first(t)] = t[_first(t)]
-            return changed
-
-        others = map_state(beside, state)
-        for scale in (1.0, 1e4):
-            sent = first(state, scale)
-            if alike(sent, first(state, scale)) and not alike(sent, first(others, scale)):
-                raise Error(
-                    f"clients of {type(method).__name__} count in each other's numbers; in "
-                    "client_step and client_final reduce over the last axis (dim=-1, keepdim=True)"
-                )
+        others = _beside(state, 2)
+        for own in (1e-3, 1.0, 1e4):
+            sent = first(state, own, own)
+            if alike(sent, first(state, own, own)) and not alike(sent, first(others, own, 1e6)):
+                raise Error(MIXED.format(name, "client_step, client_final and client_remember"))
 
     def _upload(
         self, work: Work, plan: Plan, weights: Tensor, training: bool = True
@@ -288,7 +326,32 @@ class Parallel:
         return sums
 
 
-def _first(t: Tensor) -> tuple[slice, ...]:
-    """The place of the first client and configuration in a tensor of a state, ``[M, C, .]``, or
-    ``[M]`` where the method's was a number."""
-    return (slice(1),) * min(t.dim(), 2)
+def _first(state: State, clients: int) -> State:
+    """The first client's and configuration's part of a state."""
+    return map_state(lambda t: t[(slice(1),) * min(t.dim(), 2)], spread(state, clients))
+
+
+def _beside(state: Any, axes: int) -> Any:
+    """A state, or a tensor, with other numbers everywhere but for the first of these axes."""
+    if isinstance(state, dict):
+        return {name: _beside(part, axes) for name, part in state.items()}
+    if not (isinstance(state, Tensor) and state.is_floating_point()):
+        return state
+    first = (slice(1),) * min(state.dim(), axes)
+    changed = 2 * state + 1
+    changed[first] = state[first]
+    return changed
+
+
+class Others:
+    """The clients' whole data, with other numbers for all but the first client."""
+
+    def __init__(self, full: RowsFullBatch) -> None:
+        self.full = full
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(_beside(part, 2) for part in self.full(x))
+
+    def loss(self, x: Tensor) -> Tensor:
+        changed: Tensor = _beside(self.full.loss(x), 2)
+        return changed

@@ -66,7 +66,12 @@ class _Backed(torch.optim.Optimizer):
         called(what, super().__init__, params, {**defaults, **options})
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a group; raises :class:`fedlib.Error` for an option out of its range."""
+        """Add a group; raises :class:`fedlib.Error` for an option out of its range, and for those
+        of other optimizers that would be ignored.
+        """
+        for name in ("momentum", "weight_decay"):
+            if param_group.get(name):
+                require_known(f"option of {type(self).__name__}", name, self.defaults)
         super().add_param_group(param_group)
         lr = self.param_groups[-1]["lr"]
         number = lr.numel() == 1 if isinstance(lr, Tensor) else isinstance(lr, (int, float))

@@ -118,3 +118,11 @@ def test_parts_are_taken_in_the_order_of_the_signatures():
     assert fedlib.Scaffold(0.5, 0.2) == fedlib.Scaffold(client_lr=0.5, server_lr=0.2)
     assert fedlib.AdaFedAdam(0.01).lr == 0.01 and fedlib.QFedAvg(2.0).q == 2.0
     assert fedlib.Moon() == algorithms.build("moon").objective == fedlib.Moon(1.0, 0.5)
+
+
+def test_a_client_optimizer_of_the_methods_own_kind_keeps_its_numbers():
+    method = fedlib.FedOpt(client=fedlib.SGDM(lr=0.3, momentum=0.8))
+    same = algorithms.build(method, client_optimizer="sgdm", client_lr=0.2)
+    assert same.client == fedlib.SGDM(lr=0.2, momentum=0.8)
+    assert algorithms.hyperparameters(method, "sgdm")["momentum"] == 0.8
+    assert algorithms.build(method, client_optimizer="sgd").client == fedlib.SGD()

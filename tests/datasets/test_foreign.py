@@ -68,6 +68,11 @@ def test_a_table(tmp_path, suffix):
         (lambda f: f[:0], NAMES, "own.parquet has no rows"),
         (lambda f: f, {"label": "who", "client": "who"}, "'who' is named as label and as client"),
         (lambda f: f.assign(**{"Unnamed: 0": 1}), NAMES, "a column has no name; name it, or if"),
+        (
+            lambda f: pd.concat([f.drop(columns="part").assign(income=range(5))] * 9),
+            {"label": "income"},
+            "every fifth row would test, and so all rows of label '4'; give a column of splits",
+        ),
     ],
 )
 def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
@@ -193,6 +198,10 @@ def odd(folder):
     draw(folder / "notes/cat/1.png", 1)
     (folder / "notes/cat/notes.txt").write_text("a fine cat")
     draw(folder / "hidden/.cat/1.png", 1)
+    for split in ("train", "val", "test"):
+        draw(folder / f"three/{split}/cat/1.png", 1)
+    draw(folder / "top/cat/1.png", 1)
+    (folder / "top/labels.csv").touch()
     (folder / "pages/cat").mkdir(parents=True)
     page = Image.new("L", (3, 2))
     page.save(folder / "pages/cat/1.tif", save_all=True, append_images=[page, page])
@@ -211,6 +220,8 @@ def odd(folder):
         "grey": r"dog/1.png has shape \(2, 3\), cat/1.png \(2, 3, 3\); give .* colours or none",
         **dict.fromkeys(("none", "empty", "broken", "hidden"), "its images cannot be read"),
         "notes": "its images cannot be read: cannot identify image file .*notes.txt",
+        "three": "three: val would be left out; put it into a class, of train or test, or else",
+        "top": "top: labels.csv would be left out",
         "pages": "cat/1.tif holds 3 images; save each in a file, or give a .npz file",
         "deep": "so that 'train' is no class; name the splits 'train' and 'test', or give",
         **{

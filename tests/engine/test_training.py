@@ -1,6 +1,7 @@
 """Algorithms of the user's: what they draw is a function of the seed and the round."""
 
 import random
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -123,6 +124,12 @@ class Mixing(fedlib.FedOpt):
         return server | {"x": server["x"] / server["x"].norm()}
 
 
+class DecidingOnce(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        long = mean["delta"].norm() > 1e3
+        return server | {"x": server["x"] + (0.5 if long else 1.0) * mean["delta"]}
+
+
 def returns(value, deed):
     """A method of which a function gives a value."""
     return type("Made", (fedlib.FedOpt,), {deed: lambda self, *given: value})
@@ -147,6 +154,55 @@ class ClippingLater(fedlib.FedOpt):
         loss, gradient = value_and_grad(state["x"], batch)
         gradient = gradient * (1e3 / gradient.norm()).clamp(max=1)
         return {**state, "x": state["x"] - 0.1 * gradient, "loss": loss}
+
+
+@dataclass(frozen=True)
+class Deciding(fedlib.FedOpt):
+    """Whose threshold is met by none of its clients in the first steps."""
+
+    longest: float = 20.0
+
+    def client_step(self, state, batch, value_and_grad):
+        loss, gradient = value_and_grad(state["x"], batch)
+        rate = 0.1 if gradient.norm() > self.longest else 0.3
+        return {**state, "x": state["x"] - rate * gradient, "loss": loss}
+
+
+class Branching(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        new = super().client_step(state, batch, value_and_grad)
+        return new if new["loss"] > 0 else state
+
+
+class MeanLoss(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        new = super().client_step(state, batch, value_and_grad)
+        return new | {"loss": new["loss"].mean()}
+
+
+class Shares(fedlib.FedOpt):
+    """Weights of its own, which would depend on who trains at once."""
+
+    def client_init(self, server, client):
+        share = client.examples / client.examples.sum()
+        return super().client_init(server, client) | {"share": share}
+
+
+class Measuring(fedlib.QFedAvg):
+    def client_measure(self, server, client, full):
+        kept, sent = super().client_measure(server, client, full)
+        return {"loss": kept["loss"] / kept["loss"].max()}, sent
+
+
+class Enrolling(fedlib.AdaFedAdam):
+    def client_enroll(self, server, client, full):
+        memory = super().client_enroll(server, client, full)
+        return memory | {"first": full(server["x"])[1].norm() + 0 * memory["first"]}
+
+
+class Remembering(fedlib.Scaffold):
+    def client_remember(self, server, state):
+        return {name: c / c.norm() for name, c in super().client_remember(server, state).items()}
 
 
 class Counted(fedlib.FedOpt):
@@ -186,9 +242,16 @@ class Forgets(fedlib.FedOpt):
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
         (Counting, "keep what changes in the server's state"),
         (Mixing, "reduce over the last axis"),
+        (DecidingOnce, "server_update of DecidingOnce .* decide by torch.where"),
         (Normed, "clients of Normed count in each other's numbers"),
-        (Clipping, "in client_step and client_final reduce over the last axis"),
+        (Clipping, "in client_step, client_final and client_remember reduce over the last axis"),
         (ClippingLater, "clients of ClippingLater count in each other's numbers"),
+        (Branching, r"in client_step .*test_training.py, line \d+.* decide by torch.where"),
+        (MeanLoss, r"of MeanLoss gives a loss of shape \(\); need value_and_grad's, \(3, 2, 1\)"),
+        (Shares, "clients of Shares count in each other's numbers; in client_init reduce"),
+        (Measuring, "in client_measure reduce over the last axis"),
+        (Enrolling, "in client_enroll reduce over the last axis"),
+        (Remembering, "clients of Remembering count in each other's numbers"),
         (NoLoss, "client_step of NoLoss gives no 'loss'"),
         (Number, "client_init of Number gives count=0; need a tensor"),
         (returns(None, "client_init"), "client_init of Made gives None; need a dict of tensors"),
@@ -200,6 +263,65 @@ class Forgets(fedlib.FedOpt):
 )
 def test_what_is_no_function_of_its_arguments_is_refused(method, message):
     refused(message, fedlib.grid, TASK, method, rounds=2, client_lr=[0.1, 0.3])
+
+
+@pytest.mark.parametrize("longest", [1e-2, 20.0])
+def test_one_decision_for_all_clients_is_refused(longest):
+    message = "count in each other's numbers; .* and decide by torch.where, for each client"
+    refused(message, fedlib.run, TASK, Deciding(), rounds=1, overrides={"longest": longest})
+
+
+class Halving(fedlib.FedOpt):
+    """Half of each step, and half of all of them, from the points that it stood at."""
+
+    def client_init(self, server, client):
+        moved = server["x"] + 1.0
+        return super().client_init(server, client) | {"x": moved, "start": moved}
+
+    def client_step(self, state, batch, value_and_grad):
+        new = super().client_step(state, batch, value_and_grad)
+        return new | {"x": (new["x"] + state["x"]) / 2}
+
+    def client_final(self, server, state):
+        return {"delta": (state["x"] - state["start"]) / 2}
+
+
+def test_a_step_of_fedlibs_leaves_the_state_that_it_is_given():
+    few = {"rounds": 2, "overrides": {"local_steps": 3}, "chunk_clients": 1}
+    same = fedlib.SGD(lr=0.1), fedlib.client.SGDM(lr=0.1, momentum=0.0)
+    one, other = (fedlib.run(TASK, Halving(client=client), **few).params for client in same)
+    torch.testing.assert_close(one, other)
+
+
+class InPlace(fedlib.Algorithm):
+    """FedAvg that writes to what it is given, and diverges in round 3."""
+
+    def server_init(self, params):
+        return {"x": params, "round": torch.zeros_like(params[..., :1])}
+
+    def client_init(self, server, client):
+        return {"x": server["x"]}
+
+    def client_step(self, state, batch, value_and_grad):
+        loss, gradient = value_and_grad(state["x"], batch)
+        state["x"] -= 0.1 * gradient
+        return state | {"loss": loss}
+
+    def client_final(self, server, state):
+        return {"delta": state["x"] - server["x"]}
+
+    def server_update(self, server, mean):
+        server["round"] += 1
+        server["x"] += mean["delta"] / (server["round"] < 3)
+        return server
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_what_a_method_is_given_it_may_write_to(chunk):
+    history = fedlib.run(TASK, InPlace, rounds=5, chunk_clients=chunk)
+    two = fedlib.run(TASK, "fedavg", rounds=2, overrides={"client_lr": 0.1})
+    assert history.diverged == 3
+    torch.testing.assert_close(history.params, two.params)
 
 
 def test_a_clients_number_without_axes_is_its_own():

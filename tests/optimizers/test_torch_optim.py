@@ -151,6 +151,7 @@ MISTAKES = [
     (lambda x: torch_optim.SPS(x).step(), r"SPS\.step needs the loss"),
     (lambda x: torch_optim.SPS(x).step(lambda: None), r"SPS\.step needs the loss"),
     (lambda x: torch_optim.DeltaSGD([{"params": x, "gamma": -1}]), "gamma is -1"),
+    (lambda x: torch_optim.SPS([{"params": x, "weight_decay": 0.1}]), "option of SPS 'weight_dec"),
     (lambda x: torch_optim.DeltaSGD(x, lr=-0.1), r"lr is -0\.1"),
 ]
 

@@ -69,6 +69,23 @@ def test_a_changed_task_is_not_answered(change, version, tmp_path):
     assert after.config.digest != before.config.digest or not version
 
 
+GIVEN = {
+    "itself": lambda module: module,
+    "again": lambda module: lambda: module,
+    "below a new head": lambda module: lambda: nn.Sequential(module, nn.Linear(3, 3)),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_a_module_that_was_trained_further_is_not_answered(given):
+    module = net()
+    made = task(given(module), version="1")
+    before = configure(made, "fedavg").config.digest
+    assert configure(made, "fedavg").config.digest == before
+    nn.init.zeros_(module[1].weight)
+    assert configure(made, "fedavg").config.digest != before
+
+
 def test_tasks_that_name_no_version_have_runs_of_their_own_names():
     """Else a figure would take two losses' runs on the same data for one."""
     one, other = (configure(task(loss=loss), "fedavg").config for loss in (cross_entropy, doubled))

@@ -1,5 +1,8 @@
 """The text tasks: their data against literal expectations, their settings against the papers."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -235,6 +238,26 @@ def test_news_settings_and_partition(tmp_path):
     first = {int(y): set(task.train.x[task.train.y == y][:, 1].tolist()) for y in range(4)}
     assert all(len(words) == 1 for words in first.values())
     assert len(set.union(*first.values())) == 4
+
+
+def test_a_folder_of_other_weights_is_another_task(tmp_path, monkeypatch):
+    def encode(texts, max_length, **how):
+        return {"input_ids": [[len(one)] * max_length for one in texts]}
+
+    tokenizer = types.SimpleNamespace(from_pretrained=lambda name: encode)
+    named = types.SimpleNamespace(AutoTokenizer=tokenizer)
+    monkeypatch.setitem(sys.modules, "transformers", named)
+    rows = [row("all", split, f"{i}", label=i % 4) for split in datasets.SPLITS for i in range(40)]
+    copies.texts(tmp_path / "data", "ag_news", rows)
+
+    def identity():
+        (tmp_path / "own" / "old").mkdir(parents=True, exist_ok=True)
+        own = {"pretrained": str(tmp_path / "own"), "length": 8, "sizes": 10}
+        return fedlib.load_task("ag_news", preset="paper", **own).identity
+
+    before = identity()
+    (tmp_path / "own" / "model.safetensors").write_bytes(b"more training")
+    assert identity() == identity() != before
 
 
 def test_dbpedia_tests_on_every_tenth_text_at_paper():
