@@ -205,6 +205,13 @@ class Remembering(fedlib.Scaffold):
         return {name: c / c.norm() for name, c in super().client_remember(server, state).items()}
 
 
+class Starts(fedlib.FedOpt):
+    """Clients that draw before their first step."""
+
+    def client_init(self, server, client):
+        return super().client_init(server, client) | {"mask": torch.rand_like(server["x"])}
+
+
 class Counted(fedlib.FedOpt):
     """Counts its steps in a number that its clients share at first."""
 
@@ -239,6 +246,7 @@ class Forgets(fedlib.FedOpt):
     [
         (Forgets, r"clients remember \['own'\] and then \[\]; client_enroll and client_remember"),
         (Local, r"clients of Local draw from torch's random numbers.* draw in server_update"),
+        (Starts, "clients of Starts draw from torch's random numbers"),
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
         (Counting, "keep what changes in the server's state"),
         (Mixing, "reduce over the last axis"),
