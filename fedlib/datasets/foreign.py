@@ -198,13 +198,13 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     members: dict[str, np.ndarray] = {}
     for part in SPLITS if apart else ("",):
         try:
+            listed = ImageFolder(str(folder / part), is_valid_file=partial(_is_shown, folder))
             left = [path for path in folder.iterdir() if apart and path.name not in SPLITS]
             left += [path for path in (folder / part).iterdir() if not path.is_dir()]
             if shown := sorted(path for path in left if _is_shown(folder, str(path))):
                 what = f"{shown[0].relative_to(folder)} would be left out"
                 advice = "put it into a class, of train or test, or elsewhere"
                 raise Error(f"{folder.name}: {what}; {advice}")
-            listed = ImageFolder(str(folder / part), is_valid_file=partial(_is_shown, folder))
             paths = [Path(path) for path, _ in listed.samples]
             points = [_points(path) for path in paths]
             for path, image in zip(paths, points, strict=True):
