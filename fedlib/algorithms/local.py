@@ -69,8 +69,8 @@ class LocalTraining(Algorithm):
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         if self.objective.plain and self.client.descends:
-            # Before its first step x is the server's; after it, the client's own to write over, but
-            # that a class of the user's may hold it, too.
+            # Before its first step x is the server's; after it, the client's own to write over. A
+            # class of the user's may hold it still.
             x = state["x"]
             held = x.data_ptr() == state["anchor"].data_ptr() or self.versions()
             out = None if held else x

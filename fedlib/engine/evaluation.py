@@ -213,7 +213,7 @@ def predict(
 def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:
     where = resolve_device(device)
     model = task.trained(params)
-    # Of none trained FlatModel says so.
+    # Where none is trained, FlatModel says so.
     dtype = next((p.dtype for p in model.parameters() if p.requires_grad), torch.float32)
     flat = FlatModel(model, dtype, where)
     if not (flat.carries_rows and task.described):

@@ -54,6 +54,23 @@ def spread(state: State, clients: int) -> State:
     return map_state(lambda t: t if t.dim() == 3 else t.expand(clients, *t.shape), state)
 
 
+def beside(state: Any, axes: int, own: float = 1.0, other: float = 2.0) -> Any:
+    """A state, or a tensor, with the first part times ``own``, and other numbers beside it.
+
+    Args:
+        axes: how many leading axes the first is of: 1 configurations, 2 clients and configurations.
+        other: what the rest is multiplied by, plus one.
+    """
+    if isinstance(state, dict):
+        return {name: beside(part, axes, own, other) for name, part in state.items()}
+    if not (isinstance(state, Tensor) and state.is_floating_point()):
+        return state
+    first = (slice(1),) * min(state.dim(), axes)
+    changed = other * state + 1
+    changed[first] = own * state[first]
+    return changed
+
+
 def narrow(state: State, start: int, stop: int) -> State:
     """The clients ``start..stop-1`` of a state with the client axis."""
     return map_state(lambda t: t[start:stop], state)

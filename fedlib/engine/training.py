@@ -16,7 +16,14 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import ClientStates, alike, carry_statistics, map_state, require_field
+from fedlib.engine.states import (
+    ClientStates,
+    alike,
+    beside,
+    carry_statistics,
+    map_state,
+    require_field,
+)
 from fedlib.engine.vectorized import Parallel, Sums, Vectorized, Work
 from fedlib.errors import Error
 
@@ -143,7 +150,7 @@ class Training:
             self._draws[deed] = bool(process.drawn_since(before))
             scales = 1.0, 1e-3, 1e4
         for scale in scales:  # beside others that are far larger
-            tried = *given[:-1], _beside(given[-1], scale)
+            tried = *given[:-1], beside(given[-1], 1, scale, 1e6)
             if not alike(alone(0, tried), _row(together(tried), 0, count)):
                 raise Error(
                     f"{deed} of {self.config.algorithm} gives other numbers when it is called "
@@ -198,17 +205,6 @@ def _row(state: Any, place: int, count: int) -> Any:
     if not isinstance(state, Tensor) or not state.dim() or len(state) != count:
         return state
     return state[place : place + 1].clone()
-
-
-def _beside(state: Any, scale: float) -> Any:
-    """A state, or a tensor, with the first configuration's part times ``scale``, and others'
-    times a million.
-    """
-    if isinstance(state, dict):
-        return {name: _beside(part, scale) for name, part in state.items()}
-    if not (isinstance(state, Tensor) and state.is_floating_point() and state.dim()):
-        return state
-    return torch.cat([scale * state[:1], 1e6 * state[1:]])
 
 
 def _joined(*rows: Any) -> Any:

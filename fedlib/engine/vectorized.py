@@ -22,6 +22,7 @@ from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import (
     ClientStates,
     alike,
+    beside,
     carry_statistics,
     join,
     map_state,
@@ -197,8 +198,8 @@ class Vectorized:
 
         if work.method.versions() and deed not in self.tried:
             self.tried.add(deed)
-            parts = {name: _beside(part, 2) for name, part in vars(client).items()}
-            given = _beside(work.server, 1), replace(client, **parts), *map(Others, full)
+            parts = {name: beside(part, 2) for name, part in vars(client).items()}
+            given = beside(work.server, 1), replace(client, **parts), *map(Others, full)
             others = first(function(*given))
         made = function(work.server, client, *full)
         if others is not None and not alike(first(made), others):
@@ -235,7 +236,7 @@ class Vectorized:
             kept = method.client_remember(work.server, state) if method.remembers else {}
             return _first({"sent": sent, "kept": kept}, clients)
 
-        others = _beside(state, 2)
+        others = beside(state, 2)
         for own in (1e-3, 1.0, 1e4):
             sent = first(state, own, own)
             if alike(sent, first(state, own, own)) and not alike(sent, first(others, own, 1e6)):
@@ -333,18 +334,6 @@ def _first(state: State, clients: int) -> State:
     return map_state(lambda t: t[(slice(1),) * min(t.dim(), 2)], spread(state, clients))
 
 
-def _beside(state: Any, axes: int) -> Any:
-    """A state, or a tensor, with other numbers everywhere but for the first of these axes."""
-    if isinstance(state, dict):
-        return {name: _beside(part, axes) for name, part in state.items()}
-    if not (isinstance(state, Tensor) and state.is_floating_point()):
-        return state
-    first = (slice(1),) * min(state.dim(), axes)
-    changed = 2 * state + 1
-    changed[first] = state[first]
-    return changed
-
-
 class Others:
     """The clients' whole data, with other numbers for all but the first client."""
 
@@ -352,8 +341,8 @@ class Others:
         self.full = full
 
     def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(_beside(part, 2) for part in self.full(x))
+        return tuple(beside(part, 2) for part in self.full(x))
 
     def loss(self, x: Tensor) -> Tensor:
-        changed: Tensor = _beside(self.full.loss(x), 2)
+        changed: Tensor = beside(self.full.loss(x), 2)
         return changed

@@ -188,7 +188,7 @@ def readable(value: object) -> str:
 
 
 def short(value: float) -> str:
-    """A number in at most five letters: a digit after the point from 10 on, below two or three.
+    """A number in few letters: a digit after the point from 10 on, below two or three.
 
     >>> [short(value) for value in (0, 0.0056, 0.034, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
     ['0.0', '6e-3', '0.034', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']
