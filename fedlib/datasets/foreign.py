@@ -198,7 +198,14 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     members: dict[str, np.ndarray] = {}
     for part in SPLITS if apart else ("",):
         try:
-            listed = ImageFolder(str(folder / part), is_valid_file=partial(_is_shown, folder))
+            # A hidden folder, as .ipynb_checkpoints is, is a class to it, without images.
+            shows = partial(_is_shown, folder)
+            listed = ImageFolder(str(folder / part), is_valid_file=shows, allow_empty=True)
+            there = {listed.classes[label] for label in listed.targets}
+            empty = [name for name in listed.classes if name not in there]
+            if missing := [name for name in empty if not name.startswith(".") or not there]:
+                what = f"class {missing[0]!r} has no images"
+                raise Error(f"{folder.name}: {what}; put some into it, or remove it")
             left = [path for path in folder.iterdir() if apart and path.name not in SPLITS]
             left += [path for path in (folder / part).iterdir() if not path.is_dir()]
             if shown := sorted(path for path in left if _is_shown(folder, str(path))):

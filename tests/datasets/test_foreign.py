@@ -148,6 +148,7 @@ def test_folders_of_images(tmp_path, mode, shape):
     for value, kind in enumerate(["png", "PNG", "jp2", "bmp", "gif" if mode == "RGB" else "png"]):
         draw(tmp_path / "flat" / "cat" / f"{value}.{kind}", value, mode=mode)
     (tmp_path / "flat" / "cat" / "._0.png").touch()
+    draw(tmp_path / "flat" / ".ipynb_checkpoints" / "0-checkpoint.png", 9)
     datasets.import_file("flat", tmp_path / "flat", tmp_path)
     data = datasets.load("flat", tmp_path)
     assert np.unique(data.train_x).tolist() == [0, 1, 2, 3] and (data.test_x == 4).all()
@@ -218,7 +219,9 @@ def odd(folder):
     return {
         "sizes": r"cat/2.png has shape \(4, 4, 3\), cat/1.png \(2, 3, 3\); give all one size",
         "grey": r"dog/1.png has shape \(2, 3\), cat/1.png \(2, 3, 3\); give .* colours or none",
-        **dict.fromkeys(("none", "empty", "broken", "hidden"), "its images cannot be read"),
+        **dict.fromkeys(("empty", "broken"), "its images cannot be read"),
+        "none": "none: class 'cat' has no images; put some into it, or remove it",
+        "hidden": "hidden: class '.cat' has no images",
         "notes": "its images cannot be read: cannot identify image file .*notes.txt",
         "three": "three: val would be left out; put it into a class, of train or test, or else",
         "top": "top: labels.csv would be left out",
