@@ -204,8 +204,7 @@ def images(folder: Path) -> dict[str, np.ndarray]:
             there = {listed.classes[label] for label in listed.targets}
             empty = [name for name in listed.classes if name not in there]
             if missing := [name for name in empty if not name.startswith(".") or not there]:
-                what = f"class {missing[0]!r} has no images"
-                raise Error(f"{folder.name}: {what}; put some into it, or remove it")
+                raise ValueError(f"class {missing[0]!r} has none; put some there, or remove it")
             left = [path for path in folder.iterdir() if apart and path.name not in SPLITS]
             left += [path for path in (folder / part).iterdir() if not path.is_dir()]
             if shown := sorted(path for path in left if _is_shown(folder, str(path))):
