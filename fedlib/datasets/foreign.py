@@ -188,7 +188,7 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     """A folder ``<class>/<image>``, or ``train/`` and ``test/`` with such ones, as arrays.
 
     Raises:
-        Error: there are no images, a file that is not hidden is none or lies elsewhere, as in
+        Error: a class has no images, a file that is not hidden is none or lies elsewhere, as in
             ``val/``, or they differ in shape.
     """
     # Its first import takes a second, and nothing else here needs it.
