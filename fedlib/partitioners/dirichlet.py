@@ -61,7 +61,7 @@ def dirichlet(
     proportion to what is left of each.
 
     Args:
-        labels: ``[N]`` integers, 0 or more.
+        labels: ``[N]`` integers, 0 or more; classes that do not occur are left out.
         clients: number of clients.
         alpha: concentration.
         examples_per_client: size of every client, or one size per client.
@@ -84,10 +84,10 @@ def dirichlet(
     y = checks.labels("labels", labels)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     checks.enough(clients, sizes.sum(), y.size)
-    classes = int(y.max()) + 1 if y.size else 1
-    q = dirichlet_proportions(clients, classes, alpha, seed)
+    classes = np.unique(y)
+    q = dirichlet_proportions(clients, max(len(classes), 1), alpha, seed)
     shuffler = numpy_generator(seed, "partition dirichlet order")
-    order = [shuffler.permutation(np.flatnonzero(y == label)) for label in range(q.shape[1])]
+    order = [shuffler.permutation(np.flatnonzero(y == label)) for label in classes]
     total = np.array([len(indices) for indices in order])
     used = np.zeros_like(total)
     return [

@@ -51,12 +51,20 @@ def slow_lda(labels, clients, q, sizes, seed):
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 10.0])
 def test_dirichlet_equals_the_slow_reference_until_the_last_example(alpha):
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(7), 40))
-    labels[labels == 3] = 2  # a class that does not occur
     sizes = [28, 0, 56, *[28] * 7]
     got = dirichlet(labels, 10, alpha, sizes, seed=5)
     want = slow_lda(labels, 10, dirichlet_proportions(10, 7, alpha, 5), sizes, 5)
     assert [part.tolist() for part in got] == want
     assert sorted(np.concatenate(got)) == list(range(280))  # everything is used, nothing twice
+
+
+def test_dirichlet_leaves_out_classes_that_do_not_occur():
+    # With so small an alpha a client has one class, and must not be given one that nobody has.
+    labels = np.repeat([0, 1, 2], 400)
+    parts = dirichlet(labels, 20, 0.001, 20, seed=0)
+    shifted = dirichlet(2 * labels + 1, 20, 0.001, 20, seed=0)
+    assert [part.tolist() for part in parts] == [part.tolist() for part in shifted]
+    assert all(len(np.unique(labels[part])) == 1 for part in shifted)
 
 
 def test_dirichlet_proportions_have_the_moments_of_the_theory():
