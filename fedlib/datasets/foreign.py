@@ -191,49 +191,56 @@ def images(folder: Path) -> dict[str, np.ndarray]:
         Error: a class has no images, a file that is not hidden is none or lies elsewhere, as in
             ``val/``, or they differ in shape.
     """
-    # Its first import takes a second, and nothing else here needs it.
-    from torchvision.datasets import ImageFolder
-
     apart = all((folder / split).is_dir() for split in SPLITS)
     members: dict[str, np.ndarray] = {}
     for part in SPLITS if apart else ("",):
         try:
-            # A hidden folder, as .ipynb_checkpoints is, is a class to it, without images.
-            shows = partial(_is_shown, folder)
-            listed = ImageFolder(str(folder / part), is_valid_file=shows, allow_empty=True)
-            there = {listed.classes[label] for label in listed.targets}
-            empty = [name for name in listed.classes if name not in there]
-            if missing := [name for name in empty if not name.startswith(".") or not there]:
-                raise ValueError(f"class {missing[0]!r} has none; put some there, or remove it")
-            left = [path for path in folder.iterdir() if apart and path.name not in SPLITS]
-            left += [path for path in (folder / part).iterdir() if not path.is_dir()]
-            if shown := sorted(path for path in left if _is_shown(folder, str(path))):
-                what = f"{shown[0].relative_to(folder)} would be left out"
-                advice = "put it into a class, of train or test, or elsewhere"
-                raise Error(f"{folder.name}: {what}; {advice}")
-            paths = [Path(path) for path, _ in listed.samples]
-            points = [_points(path) for path in paths]
-            for path, image in zip(paths, points, strict=True):
-                if image.shape != points[0].shape:
-                    first, odd = (f"{p.parent.name}/{p.name}" for p in (paths[0], path))
-                    what = f"{odd} has shape {image.shape}, {first} {points[0].shape}"
-                    raise Error(f"{folder.name}: {what}; give all one size, and colours or none")
-            x = np.stack(points)
+            paths, y = _listed(folder, part, apart)
+            x = _stacked(folder, paths)
         except Error:
             raise
         except Exception as error:  # of one that is damaged, too
             raise Error(f"{folder.name}: its images cannot be read: {first_line(error)}") from None
         if all(path.parents[1] != folder / part for path in paths):
             raise Error(
-                f"{folder.name}: its images lie deeper than <class>/<image>, so that "
-                f"{listed.classes[0]!r} is no class; name the splits 'train' and 'test', or give "
-                "the folder of the classes"
+                f"{folder.name}: its images lie deeper than <class>/<image>, so that '{y[0]}' "
+                "is no class; name the splits 'train' and 'test', or give the folder of the classes"
             )
-        y = np.array(listed.classes)[listed.targets]
         split = np.full(len(y), part) if apart else _splits(pd.DataFrame({"label": y}), folder.name)
         for name in (part,) if apart else SPLITS:
             members |= {f"{name}_x": x[split == name], f"{name}_y": y[split == name]}
     return members
+
+
+def _listed(folder: Path, part: str, apart: bool) -> tuple[list[Path], np.ndarray]:
+    """The images of ``part`` and their classes; every class has some, no file is left out."""
+    # Its first import takes a second, and nothing else here needs it.
+    from torchvision.datasets import ImageFolder
+
+    # A hidden folder, as .ipynb_checkpoints is, is a class to it, without images.
+    shows = partial(_is_shown, folder)
+    listed = ImageFolder(str(folder / part), is_valid_file=shows, allow_empty=True)
+    there = {listed.classes[label] for label in listed.targets}
+    empty = [name for name in listed.classes if name not in there]
+    if missing := [name for name in empty if not name.startswith(".") or not there]:
+        raise ValueError(f"class {missing[0]!r} has none; put some there, or remove it")
+    left = [path for path in folder.iterdir() if apart and path.name not in SPLITS]
+    left += [path for path in (folder / part).iterdir() if not path.is_dir()]
+    if shown := sorted(path for path in left if _is_shown(folder, str(path))):
+        what = f"{shown[0].relative_to(folder)} would be left out"
+        raise Error(f"{folder.name}: {what}; put it into a class, of train or test, or elsewhere")
+    return [Path(path) for path, _ in listed.samples], np.array(listed.classes)[listed.targets]
+
+
+def _stacked(folder: Path, paths: Sequence[Path]) -> np.ndarray:
+    """The images' points, uint8 ``[N, H, W]`` or ``[N, H, W, 3]``."""
+    points = [_points(path) for path in paths]
+    for path, image in zip(paths, points, strict=True):
+        if image.shape != points[0].shape:
+            first, odd = (f"{p.parent.name}/{p.name}" for p in (paths[0], path))
+            what = f"{odd} has shape {image.shape}, {first} {points[0].shape}"
+            raise Error(f"{folder.name}: {what}; give all one size, and colours or none")
+    return np.stack(points)
 
 
 def _is_shown(folder: Path, path: str) -> bool:
