@@ -79,6 +79,10 @@ class _Backed(torch.optim.Optimizer):
         require(good, "lr", lr, "a finite number >= 0")
         self._rule(self.param_groups[-1])
 
+    def _groups(self) -> list[Group]:
+        """Those that have parameters; torch allows a group without."""
+        return [group for group in self.param_groups if group["params"]]
+
     def _rule(self, group: Group) -> Any:
         names = [field.name for field in dataclasses.fields(self.rule)]
         return self.rule(**{name: group[name] for name in names if name in group})
@@ -135,7 +139,7 @@ class DeltaSGD(_Backed):
         Raises:
             Error: no closure, though a group does not reuse its gradient.
         """
-        groups = self.param_groups
+        groups = self._groups()
         if closure is None and not all(group["reuse_gradient"] for group in groups):
             raise Error(
                 "DeltaSGD.step needs a closure, which it calls at the previous point too; or make "
@@ -197,10 +201,10 @@ class SPS(_Backed):
         loss = _call(closure) if closure is not None else loss
         if loss is None:
             raise Error("SPS.step needs the loss: step(closure) that returns it, or step(loss=...)")
-        gradients = [_g(group) for group in self.param_groups]
+        gradients = [_g(group) for group in self._groups()]
         square = torch.stack([g.square().sum() for g in gradients]).sum().reshape(1)
         value = torch.as_tensor(loss, dtype=square.dtype, device=square.device).detach().reshape(1)
-        for group, g in zip(self.param_groups, gradients, strict=True):
+        for group, g in zip(self._groups(), gradients, strict=True):
             x = _x(group)
             new = x - self._rule(group).step_size(value, square) * g
             _write(group, _scaled(group, x, new))

@@ -111,11 +111,12 @@ def test_the_loss_may_be_handed_over_without_a_closure():
     assert torch.equal(one.x(), two.x())
 
 
-def test_parameters_without_a_gradient_stay():
+def test_parameters_without_a_gradient_stay_and_a_group_may_be_empty():
     for ours in (torch_optim.DeltaSGD, torch_optim.SPS):
         model = Quadratic()
         idle = nn.Parameter(torch.ones(2, dtype=torch.float64))
-        steps(model, ours([*model.parameters(), idle]), 2)
+        full = {"params": [*model.parameters(), idle]}
+        steps(model, ours([{"params": []}, full, {"params": []}]), 2)
         assert idle.tolist() == [1, 1] and idle.grad is None
 
 
