@@ -111,6 +111,13 @@ def test_restored_runs_are_not_trained_again(command, own_folders):
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")}
     assert command("restore", "--from", str(to))[1].endswith(": 0 of 4 runs restored\n")
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")} == before
+    shutil.rmtree(root)
+    (to / "deeper").mkdir()
+    (to / "23_fair_synthetic.parquet").rename(to / "deeper" / "23_fair_synthetic.parquet")
+    (to / "23_fair_synthetic.parquet").write_bytes(b"no runs")
+    status, out, err = command("restore", "--from", str(to))
+    assert status == 1 and err.count("\n") == 1 and "damaged runs" in err
+    assert out == "deeper/23_fair_synthetic: 4 of 4 runs restored\n"
 
 
 def program(path, text):

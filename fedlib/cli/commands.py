@@ -21,7 +21,7 @@ import typer
 import typer.core
 
 from fedlib import paths
-from fedlib.errors import Error, require, require_known
+from fedlib.errors import Error, Failure, require, require_known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,21 +169,21 @@ def progress(as_json: bool) -> bool:
 def open_store(data_root: Path | None) -> Store:
     """The store of runs under a data folder."""
     from fedlib.results import Store
-    from fedlib.results.files import Damaged
+    from fedlib.results.files import Unreadable
 
-    Damaged.places.clear()  # what another command of this process found
+    Unreadable.places.clear()  # what another command of this process found
     return Store(paths.folder(paths.data_root(data_root) / "runs"))
 
 
 def tell_damage() -> None:
-    """How many files of runs were damaged and left out, and where, in a line, if any were; then
-    the exit status is 1.
+    """How many files of runs were damaged or could not be read, and where, in a line, if any were;
+    then the exit status is 1.
     """
-    from fedlib.results.files import Damaged
+    from fedlib.results.files import Unreadable
 
-    if Damaged.places:
-        many = f"{len(Damaged.places)} damaged files of runs were left out: "
-        typer.echo("fedlib: " + many + "; ".join(Damaged.places), err=True)
+    if Unreadable.places:
+        many = f"{len(Unreadable.places)} damaged or unreadable files of runs were left out: "
+        typer.echo("fedlib: " + many + "; ".join(Unreadable.places), err=True)
         raise typer.Exit(1)
 
 
@@ -370,6 +370,7 @@ def run(
     settings |= {"dtype": dtype, "clients_per_round": clients_per_round}
     execution: dict[str, Any] = {"device": device, "backend": backend, "refresh": refresh}
     _look_here(task, algorithm)
+    _require_device(device, backend)
     settings["overrides"] = parse_pairs(set_, "--set")
     loaded = _load(task, preset, seed, data_root, option, as_json)
     asked = engine.configure(loaded, algorithm, **settings)
@@ -415,6 +416,7 @@ def grid(
     settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "device": device}
     settings |= {"backend": backend, "dtype": dtype, "progress": progress(as_json)}
     _look_here(task, algorithm)
+    _require_device(device, backend)
     overrides = parse_pairs(set_, "--set")
     settings |= {"clients_per_round": clients_per_round, "overrides": overrides}
     parsed = parse_pairs(axes, "axis")
@@ -434,6 +436,15 @@ def grid(
     table = cells.unstack(names[-1]) if len(names) > 1 else cells.to_frame(metric)
     text = f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}"
     show(frame.to_dict("records"), as_json, text)
+
+
+def _require_device(device: str, backend: str = "auto") -> None:
+    """Require a device that is here, and a backend, also where nothing trains."""
+    from fedlib.engine.device import resolve_device
+    from fedlib.engine.program import require_backend
+
+    resolve_device(device)
+    require_backend(backend)
 
 
 def _look_here(*names: str) -> None:
@@ -584,10 +595,12 @@ def publish(
     asked = plans.by_notebook(names, preset, seed, given, part or ())
     if name is not None and (len(asked) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
         raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
-    for notebook, requests in asked.items():
-        groups = survey(requests, preset, data_root)
+    plan = {notebook: survey(requests, preset, data_root) for notebook, requests in asked.items()}
+    if not partial:
+        sweep.require_stored(plan, store, preset)
+    for notebook, groups in plan.items():
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
-        made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
+        made.append(sweep.publish(store, results, notebook, file, groups))
     lines = []
     for packed in made:
         left = f" ({packed['missing']} missing)" if packed["missing"] else ""
@@ -612,15 +625,24 @@ def restore(
 
     folder = paths.folder(source or paths.project_root() / "data" / "results")
     store.refuse_old(folder)
-    there = {path.stem: path for path in store.run_files(folder)}
+    there = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in store.run_files(folder)
+    }
     if not there:
         raise Error(f"no published runs in {folder}")
-    restored, lines = [], []
+    restored, lines, problems = [], [], []
     for name in named(names or (), there, "archive"):
-        new, runs = published.restore(there[name], paths.data_root(data_root) / "runs")
+        try:
+            new, runs = published.restore(there[name], paths.data_root(data_root) / "runs")
+        except Error as problem:
+            problems.append(problem)
+            continue
         restored.append({"archive": name, "restored": new, "runs": runs})
         lines.append(f"{name}: {new} of {runs} runs restored")
     show(restored, as_json, "\n".join(lines))
+    if problems:
+        raise Failure("; ".join(map(str, problems)))
 
 
 # ------------------------------------------------- notebooks, figures, and the papers beside ours
@@ -686,13 +708,13 @@ def compare(
     from fedlib.figures import tables
     from fedlib.reproduction.compare import cells
     from fedlib.reproduction.tables import find
-    from fedlib.results.files import Damaged
+    from fedlib.results.files import Unreadable
 
     printed = find(paper)
     store = open_store(data_root)
     runs = store.stored(published=True)
     frame = cells(runs, printed)
-    if not runs and not Damaged.places:
+    if not runs and not Unreadable.places:
         raise Error(
             f"no runs are stored in {store.root}, and the published ones are not here: they come "
             "with a checkout of fedlib; run this in one"
@@ -731,7 +753,10 @@ def claims(
     missing; the others' runs are long, and a method's must all be stored already.
     """
     from fedlib.reproduction.claims import chosen, judge, printed
+    from fedlib.tasks.presets import require_preset
 
+    require_preset(preset)
+    _require_device(device)
     store = open_store(data_root)
     if on_print:
         verdicts = [printed(claim["id"]) for claim in chosen(ids or ())]
@@ -766,7 +791,7 @@ def doctor(
 
     from fedlib import datasets
     from fedlib.engine.device import resolve_device
-    from fedlib.results.files import Damaged, installed
+    from fedlib.results.files import Unreadable, installed
 
     resolve_device(device)
     store = open_store(data_root)
@@ -782,7 +807,7 @@ def doctor(
         "data root": str(paths.data_root(data_root)),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(store.stored()),
-        "damaged runs": len(Damaged.places),
+        "damaged runs": len(Unreadable.places),
         "figures": str(paths.figures_root()),
     }
     show(facts, as_json, columns([*facts.items()]))

@@ -175,7 +175,10 @@ class Program:
             try:
                 keep(histories)
             except BaseException as problem:
-                checkpoint.save(self.snapshot(now))
+                try:
+                    checkpoint.save(self.snapshot(now))
+                except Failure as another:
+                    raise Failure(f"{problem}; {another}") from None
                 if isinstance(problem, Failure):
                     raise Failure(
                         f"{problem}; the trained state is in {checkpoint.path}, the same call "

@@ -146,12 +146,14 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         prefix = f"{notebooks[0].partition('_')[0]}: " if len(groups) > 1 else ""
         measured: list[Statement] = []
         with suppress(Missing):
-            measured = list(evidence.measure(evidence.frame(histories))) if histories else []
+            if histories:
+                frame = evidence.frame(histories)
+                measured = list(evidence.measure(frame))
         if not measured or not all(statement.margins for statement in measured):
             missing += [notebook for notebook in notebooks if notebook in runs]
             continue
         statements += [replace(statement, text=prefix + statement.text) for statement in measured]
-        used += histories
+        used += [run for run in histories if run.config.task["name"] in set(frame["task"])]
     return Verdict(
         evidence.id,
         preset,

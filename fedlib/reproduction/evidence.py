@@ -272,7 +272,7 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
 
     Returns:
         a row a setting, a column a seed that all have and round of an evaluation, or
-        :data:`MEAN`; where a setting was not evaluated, its mean.
+        :data:`MEAN`; see :func:`_paired` for settings that were evaluated at different rounds.
 
     Raises:
         Missing: no such numbers, or no seed that all have.
@@ -285,10 +285,23 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
         values = wide[seed]
         mean = values.mean(axis=1)
         if mean.notna().all():
-            by_seed[seed] = pd.concat([mean.rename(MEAN), values.T.fillna(mean).T], axis=1)
+            by_seed[seed] = pd.concat([mean.rename(MEAN), _paired(values, mean)], axis=1)
     if not by_seed:
         raise Missing(metric)
     return pd.concat(by_seed, axis=1, names=["seed", "round"])
+
+
+def _paired(values: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
+    """Settings' single evaluations, a column a round; where one was not evaluated, its mean.
+
+    What such a setting has is moved from its mean by as much as gives it, over all columns, the
+    standard error that it has over its own: errors of settings with other rounds add up.
+    """
+    count, columns = values.count(axis=1), values.shape[1]
+    pairs = (count * (count - 1)).where(count > 1)
+    factor = np.sqrt(columns * (columns - 1) / pairs).where(count < columns, 1.0)
+    moved = values.sub(mean, axis=0).mul(factor, axis=0).add(mean, axis=0)
+    return values.where(count == columns, moved, axis=0).T.fillna(mean).T
 
 
 def one(table: pd.DataFrame, setting: Hashable) -> pd.Series:

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from fedlib.plans import task_key
 from fedlib.reproduction import draw
 from fedlib.reproduction.answers import RunGroup, answer
 from fedlib.results import published
-from fedlib.results.files import open_runs
+from fedlib.results.files import open_run
 from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
 
@@ -83,38 +83,40 @@ def _loader(data_root: Path | None) -> Callable[..., Task]:
     return load
 
 
+def require_stored(plan: Mapping[str, Sequence[RunGroup]], store: Store, preset: str) -> None:
+    """Require all runs of notebooks' plans under a preset."""
+    there = store.paths()
+    for notebook, groups in plan.items():
+        if missing := sum(group.missing(there) for group in groups):
+            raise Error(
+                f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} "
+                f"--preset {preset}, with the same --seed, --part and -p (or publish what is "
+                "there: --partial)"
+            )
+
+
 def publish(
     store: Store,
     results: Path,
     notebook: str,
     name: str,
     groups: Sequence[RunGroup],
-    preset: str,
-    partial: bool = False,
 ) -> dict[str, Any]:
-    """Pack the stored runs of a notebook's plan.
+    """Pack the runs of a notebook's plan that are stored.
 
     Args:
         results: the folder of published runs, for instance ``data/results``.
         name: of the file.
         groups: the runs of the plan.
-        preset: of the plan.
-        partial: do so although runs of the plan are missing.
 
     Returns:
         notebook, path, runs, missing and bytes of the file.
 
     Raises:
-        Error: runs are missing, or there are none, or the folder is not writable.
+        Error: none is stored, or the folder is not writable.
     """
     files.require_writable(results, "--to")
     there = store.paths()
-    missing = sum(group.missing(there) for group in groups)
-    if missing and not partial:
-        raise Error(
-            f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} --preset "
-            f"{preset}, with the same --seed, --part and -p (or publish what is there: --partial)"
-        )
     digests = [digest for group in groups for digest in group.digests if digest in there]
     clients_of = {
         task
@@ -122,13 +124,13 @@ def publish(
         for task, maker in entry.notebooks.items()
         if entry.clients and maker == notebook
     }
-    histories = [open_runs(there[key])[key].history(params=False) for key in dict.fromkeys(digests)]
+    histories = [open_run(there[key], key).history(params=False) for key in dict.fromkeys(digests)]
     path = published.publish(results, name, histories, clients_of)
     return {
         "notebook": notebook,
         "path": str(path),
         "runs": len(histories),
-        "missing": missing,
+        "missing": sum(group.missing(there) for group in groups),
         "bytes": path.stat().st_size,
     }
 

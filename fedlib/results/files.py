@@ -72,18 +72,26 @@ BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, lzma.LZMAError, pa.Arr
 BROKEN += (ValueError, LookupError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
-class Damaged(Failure):
-    """A file of runs does not hold what was written into it.
+class Unreadable(Failure):
+    """A file of runs that may be whole cannot be read here, so nothing must be written over it.
 
     Attributes:
-        places: the files that this process found so, each once.
+        places: the files that this process found so or damaged, each once.
     """
 
     places: ClassVar[dict[str, None]] = {}
 
     def __init__(self, path: Path, what: str) -> None:
-        super().__init__(f"damaged runs {path}: {what}; delete it, then run or publish them again")
+        super().__init__(what)
         self.places[str(path)] = None
+
+
+class Damaged(Unreadable):
+    """A file of runs does not hold what was written into it."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        advice = "delete it, then run or publish them again"
+        super().__init__(path, f"damaged runs {path}: {what}; {advice}")
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class Stored:
         path, expected = params_path(self.path.parent, self.config), self.meta.get("params_sha256")
         if expected is None or not path.is_file():
             return {}
-        data = path.read_bytes()
+        data = _bytes(path)
         if hashlib.sha256(data).hexdigest() != expected:
             raise Damaged(path, "it is not what was written (cut off or changed)")
         stored = parse_tensors(data)
@@ -179,11 +187,24 @@ def open_runs(path: Path) -> Mapping[str, Stored]:
     return cached(_open, path)
 
 
+def open_run(path: Path, digest: str) -> Stored:
+    """A run in a file.
+
+    Raises:
+        Error: as :func:`open_runs`, or it is not in the file.
+    """
+    runs = open_runs(path)
+    if digest not in runs:
+        raise Damaged(path, f"run {digest}, of which its name tells, is not in it")
+    return runs[digest]
+
+
 def cached(read: Any, path: Path) -> Any:
     """``read(path, *stamp)`` of a file; the stamp is another one when it has changed.
 
     Raises:
-        Damaged: it cannot be read.
+        Damaged: its content is broken, or it is gone.
+        Unreadable: it cannot be read here and now.
     """
     try:
         stat = path.stat()
@@ -194,8 +215,19 @@ def cached(read: Any, path: Path) -> Any:
         raise Damaged(path, f"it cannot be read ({first_line(problem)})") from None
 
 
+def _bytes(path: Path) -> bytes:
+    """A file's content; raises :class:`Unreadable` where it is there but not to be had."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as problem:
+        advice = "see to its permissions or its disk, or move it away"
+        raise Unreadable(path, f"cannot read {path}: {files.reason(problem)}; {advice}") from None
+
+
 def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
-    data = path.read_bytes()
+    data = _bytes(path)
     table = pq.ParquetFile(BytesIO(data), read_dictionary=TEXTS)
     known = table.metadata.metadata or {}
     sealed = known.get(b"sha256", b"")
@@ -203,8 +235,9 @@ def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
     if hashlib.sha256(before + UNSEALED + after).hexdigest().encode() != sealed:
         raise Damaged(path, "it is not what was written (cut off or changed)")
     if known[b"format"] != FORMAT:
-        made, reads = known[b"format"].decode(), FORMAT.decode()
-        raise Damaged(path, f"made by another fedlib (format {made}, this one reads {reads})")
+        made = f"made by another fedlib (format {known[b'format'].decode()}"
+        what = f"{path}: {made}, this one reads {FORMAT.decode()}); move it away, or take that one"
+        raise Unreadable(path, what)
     return table, json.loads(lzma.decompress(known[b"runs"]))
 
 
@@ -321,17 +354,24 @@ def write_runs(
     are written before it. Another process may have stored the same runs meanwhile; both results
     are equal.
     """
-    stored = []
-    for task, history in made:
-        meta = {**history.meta, **describe(task, history), "parameters": list(history.params)}
-        if keep_params:
-            params = {name: tensor.detach().contiguous() for name, tensor in history.params.items()}
-            data = pack_tensors(params)
-            meta["params_sha256"] = hashlib.sha256(data).hexdigest()
-            path = root / safe(history.config.task["name"])
-            files.write(params_path(path, history.config), data)
-        stored.append(dataclasses.replace(history, meta=json.loads(json.dumps(meta))))
-    files.write(file_path(root, [history.config for history in stored]), pack(stored))
+    stored, new = [], []
+    try:
+        for task, history in made:
+            meta = {**history.meta, **describe(task, history), "parameters": list(history.params)}
+            if keep_params:
+                params = {key: value.detach().contiguous() for key, value in history.params.items()}
+                data = pack_tensors(params)
+                meta["params_sha256"] = hashlib.sha256(data).hexdigest()
+                path = params_path(root / safe(history.config.task["name"]), history.config)
+                if not path.exists():
+                    new.append(path)
+                files.write(path, data)
+            stored.append(dataclasses.replace(history, meta=json.loads(json.dumps(meta))))
+        files.write(file_path(root, [history.config for history in stored]), pack(stored))
+    except BaseException:
+        for path in new:  # on a full disk they may take the room of the checkpoint
+            files.remove(path)
+        raise
     return stored
 
 

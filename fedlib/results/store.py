@@ -23,7 +23,9 @@ from fedlib.errors import Error, require_known, unknown
 from fedlib.results import reading
 from fedlib.results.files import (
     SINGLE,
+    Damaged,
     Stored,
+    open_run,
     open_runs,
     provenance,
     refuse_old,
@@ -263,7 +265,7 @@ class Store:
             raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
         path = self.paths().get(digest)
         if path is not None:
-            return open_runs(path)[digest].history(params)
+            return open_run(path, digest).history(params)
         for run in self.stored(published=True):
             if run.config.digest == digest:
                 return run.history(params)
@@ -328,10 +330,14 @@ class Store:
 
 
 def sound(path: Path, digest: str) -> History | None:
-    """A run in a file of a store; None if it is damaged (then with a warning)."""
+    """A run in a file of a store; None if it is damaged (then with a warning).
+
+    Raises:
+        Unreadable: it may be whole, and training it again would overwrite it.
+    """
     try:
-        return open_runs(path)[digest].history()
-    except Error as problem:
+        return open_run(path, digest).history()
+    except Damaged as problem:
         log.warning("%s; it is trained again", problem)
         return None
 
@@ -342,7 +348,15 @@ def _created(run: Stored) -> str:
 
 def _newest(paths: Iterable[Path]) -> list[Path]:
     """The newest files first: of a run that is in two, the newer counts."""
-    return sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return sorted(paths, key=_written, reverse=True)
+
+
+def _written(path: Path) -> int:
+    """When a file was written; 0 of one that is gone, or a link to nowhere."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _sound_runs(path: Path) -> Mapping[str, Stored]:

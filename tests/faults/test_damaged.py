@@ -64,6 +64,6 @@ def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(
             with case(f"{words}, {number}"):
                 status, _, err = command(*words, "--json")
                 assert status == 1 and err.count("\n") == 1 and str(path) in err, (status, err)
-                assert "1 damaged files of runs were left out" in err
+                assert "1 damaged or unreadable files of runs were left out" in err
     path.unlink()
     assert command("doctor")[0] == 0  # deleted by the user

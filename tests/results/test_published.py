@@ -127,7 +127,7 @@ def test_what_is_damaged_or_of_another_version_is_named_and_left_out(
         assert digests(place.stored(published=True)) == digests(made)
     assert len(set(caplog.messages)) == 2 and "format 9" in caplog.text
     for name in ("later", "odd"):
-        assert f"damaged runs {results / name}.parquet: " in caplog.text
+        assert f"{results / name}.parquet: " in caplog.text
     (results / "own.parquet").unlink()
     refused("no run", place.load, made[1].config.digest)
     assert place.frame().empty

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import fedlib
-from fedlib import engine
+from fedlib import engine, files
 from fedlib.engine.checkpoint import file_stem
+from fedlib.errors import Failure
 from fedlib.results import Store
 from fedlib.results import files as store_module
 from fedlib.results.files import write_runs
@@ -162,6 +163,49 @@ def test_a_damaged_run_is_named_and_trained_again(store, quadratic, caplog, suff
     same(good, again)
     same(good, store.load(good.config.digest))
     assert not leftovers(store)
+
+
+def test_parameters_do_not_stay_where_their_run_could_not_be_written(store, quadratic, monkeypatch):
+    def full(path, replacing=files.replacing):
+        if path.suffix in (".parquet", ".pt"):
+            raise Failure(f"cannot write {path}: No space left on device")
+        return replacing(path)
+
+    monkeypatch.setattr(files, "replacing", full)
+    words = r"\.parquet: No space .*cannot write"  # and of the checkpoint
+    refused(words, store.run, quadratic, "fedavg", rounds=1, overrides=STEPS)
+    assert not [*store.root.rglob("*.safetensors")]
+
+
+@pytest.mark.parametrize("why", ["newer", "forbidden"])
+def test_a_file_that_may_be_whole_is_not_written_over(store, quadratic, monkeypatch, why):
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied")
+
+    run = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    path = store.paths()[run.config.digest]
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "FORMAT", b"9")
+        path.write_bytes(store_module.pack([run]))
+    there = path.read_bytes()
+    if why == "forbidden":
+        monkeypatch.setattr(Path, "read_bytes", forbidden)
+    words = {"newer": "format 9.*move it away", "forbidden": "Permission denied; see to its perm"}
+    refused(words[why], store.run, quadratic, "fedavg", rounds=1, overrides=STEPS)
+    monkeypatch.undo()
+    assert path.read_bytes() == there
+
+
+def test_a_file_that_holds_another_run_than_its_name_says_and_a_link_to_nowhere(store, quadratic):
+    runs = [store.run(quadratic, "fedavg", rounds=1, seed=seed, overrides=STEPS) for seed in (0, 1)]
+    first, second = (store.paths()[run.config.digest] for run in runs)
+    second.write_bytes(first.read_bytes())
+    refused("not in it; delete it", store.load, runs[1].config.digest)
+    same(store.run(quadratic, "fedavg", rounds=1, seed=1, overrides=STEPS), runs[1])
+    second.unlink()
+    second.symlink_to("nowhere")
+    assert list(store.frame()["digest"]) == [runs[0].config.digest]
+    same(store.run(quadratic, "fedavg", rounds=1, seed=1, overrides=STEPS), runs[1])
 
 
 def test_the_runs_of_a_program_are_in_one_file_and_a_newer_one_counts(store, quadratic):

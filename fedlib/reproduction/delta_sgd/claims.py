@@ -72,19 +72,24 @@ def second(column: pd.DataFrame) -> pd.Series:
     return one(column, OURS) - pd.Series(best_but_one, others.columns)
 
 
+def whole_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns with all optimizers at the paper's number of rounds: a cut of the rounds favours
+    schedules that fall within them.
+
+    Raises:
+        Missing: there are none.
+    """
+    methods = frame[~frame["cut"]].groupby(COLUMN)["algorithm"].transform("nunique")
+    frame = frame.loc[methods.index[methods == frame["algorithm"].nunique()]]
+    if frame.empty:
+        raise Missing("a column at the paper's number of rounds")
+    return frame
+
+
 def robust(frame: pd.DataFrame) -> Iterator[Statement]:
     """Delta-SGD's largest distance from the best of a column is the smallest of all, and at most 3
     points; it is first or second in two thirds of the columns.
-
-    Raises:
-        Missing: a column with all optimizers at the paper's number of rounds: a cut of the rounds
-            favours schedules that fall within them.
     """
-    if "cut" in frame:
-        methods = frame[~frame["cut"]].groupby(COLUMN)["algorithm"].transform("nunique")
-        frame = frame.loc[methods.index[methods == frame["algorithm"].nunique()]]
-    if frame.empty:
-        raise Missing("a column at the paper's number of rounds")
     end = compared(frame)
     gaps = end.groupby(level=COLUMN).transform("max") - end
     farthest = gaps.groupby(level="algorithm").max()
@@ -148,6 +153,10 @@ def _cut(run: History) -> bool:
 _COLUMNS: dict[str, Key] = {"algorithm": client_label, "alpha": "option.alpha"}
 
 
+def _whole(histories: Sequence[History]) -> pd.DataFrame:
+    return whole_columns(numbers(histories, {**_COLUMNS, "cut": _cut}))
+
+
 def _ours(histories: Sequence[History]) -> pd.DataFrame:
     ours = [run for run in histories if client_label(run) == OURS]
     return numbers(ours, {**_COLUMNS, "local_epochs": "local_epochs"})
@@ -168,7 +177,7 @@ EVIDENCE = (
         "delta-robust",
         {IMAGES: ("table",)},
         robust,
-        per(**_COLUMNS, cut=_cut),
+        _whole,
         partial(_printed, "Table 1"),
     ),
     Evidence("delta-text", {TEXTS: ()}, text, per(**_COLUMNS), partial(_printed, "Table 2a")),
