@@ -292,16 +292,21 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
 
 
 def _paired(values: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
-    """Settings' single evaluations, a column a round; where one was not evaluated, its mean.
+    """Settings' single evaluations, a column a round; of one that has one alone its mean.
 
-    What such a setting has is moved from its mean by as much as gives it, over all columns, the
-    standard error that it has over its own: errors of settings with other rounds add up.
+    If settings have different rounds: as many columns as all have evaluations, of more than these
+    the means of successive ones.
     """
-    count, columns = values.count(axis=1), values.shape[1]
-    pairs = (count * (count - 1)).where(count > 1)
-    factor = np.sqrt(columns * (columns - 1) / pairs).where(count < columns, 1.0)
-    moved = values.sub(mean, axis=0).mul(factor, axis=0).add(mean, axis=0)
-    return values.where(count == columns, moved, axis=0).T.fillna(mean).T
+    counts = values.count(axis=1)
+    several = counts > 1
+    if values[several].isna().any(axis=None):
+        least = counts[several].min()
+        parts = np.full((len(values), least), np.nan)
+        for place in np.flatnonzero(several):
+            there = values.iloc[place].dropna().to_numpy()
+            parts[place] = [part.mean() for part in np.array_split(there, least)]
+        values = pd.DataFrame(parts, values.index, pd.RangeIndex(least, name="round"))
+    return values.T.fillna(mean).T
 
 
 def one(table: pd.DataFrame, setting: Hashable) -> pd.Series:

@@ -123,7 +123,7 @@ def test_the_error_of_one_seed_is_the_standard_error_of_paired_evaluations():
 
 
 def test_the_error_of_one_seed_is_right_where_settings_have_other_rounds():
-    """The federated runs and the centralised ones, whose rounds are passes: errors add up."""
+    """The federated runs and the centralised ones, whose rounds are passes."""
     random = np.random.default_rng(0)
     values = {"a": random.normal(0, 0.1, 12), "b": random.normal(1, 0.3, 6), "c": [0.5]}
     rounds = {"a": range(1410, 1500, 8), "b": range(14, 20), "c": [1500]}
@@ -134,10 +134,10 @@ def test_the_error_of_one_seed_is_right_where_settings_have_other_rounds():
     end = finals(frame, "accuracy")
     statement = ev.above("b > a", ev.one(end, "b"), ev.one(end, "a"))
     assert statement.mean == pytest.approx(values["b"].mean() - values["a"].mean())
-    a, b = (values[name].std(ddof=1) / math.sqrt(len(values[name])) for name in "ab")
-    assert statement.spread == pytest.approx(math.hypot(a, b))
+    a, b = values["a"].reshape(6, 2).mean(1), values["b"]
+    assert statement.spread == pytest.approx((b - a).std(ddof=1) / math.sqrt(6))
     alone = ev.above("b > c", ev.one(end, "b"), ev.one(end, "c"))
-    assert alone.spread == pytest.approx(b)
+    assert alone.spread == pytest.approx(b.std(ddof=1) / math.sqrt(6))
 
 
 def test_rounds_count_to_the_first_evaluation_at_the_target_and_never_is_one_more_than_all():
