@@ -48,7 +48,8 @@ def of_classes(outputs: Tensor, targets: Tensor) -> bool:
     name.
     """
     whole = not (targets.is_floating_point() or targets.is_complex())
-    return whole and outputs.shape[1:-1] == targets.shape[1:] and outputs.shape[-1] > 1
+    scores = outputs.dim() == targets.dim() + 1 and outputs.shape[1:-1] == targets.shape[1:]
+    return whole and scores and outputs.shape[-1] > 1
 
 
 def of_torch(loss: Any) -> bool:

@@ -7,6 +7,13 @@ import torch.nn.functional as F
 from fedlib import losses
 
 
+def test_outputs_without_an_axis_of_classes_are_no_scores():
+    counts = torch.arange(9)
+    assert not losses.of_classes(torch.zeros(4), counts)
+    assert losses.of_classes(torch.zeros(4, 10), counts)
+    assert losses.of_classes(torch.zeros(4, 5, 10), counts.expand(3, 9)[:, :5])
+
+
 @pytest.mark.parametrize("classes", [2, 10, losses.SHORT - 1, losses.SHORT, 62])
 @pytest.mark.parametrize("scale", [1.0, 300.0])
 def test_cross_entropy_and_its_gradient_equal_torchs(classes, scale):

@@ -62,7 +62,8 @@ def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:
     """A CSV file, in whose columns of words only an empty field is nothing: ``NA`` is a word.
 
     Args:
-        codes: columns that are words, too, where one is not as a number is written: 007, 1e5.
+        codes: columns of labels and of clients, words too where one is not as a number is written:
+            007, 1e5; clients also where they are no whole numbers, as 1.1 and 1.10 are two.
     """
     # With a head, pandas takes fields beyond it for names of rows, and renames a second 'label'.
     head = pd.read_csv(path, header=None, nrows=2, dtype=str).iloc[0].dropna()
@@ -74,7 +75,9 @@ def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:
     if named:
         written = pd.read_csv(path, dtype=named, keep_default_na=False, na_values=[""])
         for name in named:
-            if name in words or written[name].str.contains(r"^[+-]?0\d|\d[eE]").any():
+            odd = written[name].str.contains(r"^[+-]?0\d|\d[eE]").any()
+            odd |= name == codes[-1] and _whole(frame[name]).dtype.kind == "f"
+            if name in words or odd:
                 frame[name] = written[name]
     return frame
 
@@ -256,6 +259,10 @@ def _points(path: Path) -> np.ndarray:
         if image.mode[0] in "IF" or ";16" in str(image.tile):
             what = f"{where} has more than 8 bits a point ({image.mode})"
             raise Error(f"{what}; save it with 8, {npz} of float32")
+        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+            # The colours behind what is transparent are often black, as all of an icon's are.
+            if np.asarray(image.convert("RGBA"))[..., 3].min() < 255:
+                raise Error(f"{where} has transparent points; save it on a background, {npz}")
         # A camera's .jpg may have a second image beside its picture.
         if (many := getattr(image, "n_frames", 1)) > 1 and image.format != "MPO":
             raise Error(f"{where} holds {many} images; save each in a file, {npz}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedlib import files
@@ -72,7 +73,7 @@ class Checkpoint:
         Raises:
             Failure: it cannot be written; the last one stays.
         """
-        content = {"format": FORMAT, "digests": self.digests, **snapshot}
+        content = {"format": FORMAT, "digests": self.digests, **_plain(snapshot)}
         try:
             with files.replacing(self.path) as aside:
                 torch.save(content, aside)  # piece by piece: what clients remember may be large
@@ -109,6 +110,13 @@ class Checkpoint:
 def file_stem(digests: Sequence[str]) -> str:
     """The name of the checkpoint of these runs, without its suffix."""
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's: torch reads back no others."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _read(path: Path, device: torch.device) -> dict[str, Any]:

@@ -66,6 +66,9 @@ def suit(
     trial = ModuleTrial(task, fresh, model.dtype)
     changes = [trial.changes_inputs(used, training) for training in (True, False)]
     model.copies_inputs = any(changes)
+    process.seed(1)
+    trial.require_in_state(task.new_model())
+    process.seed(0)
     trial.move()
     trial.require_unchanged()
     mixes = [trial.mixes(training) for training in (True, False)]
@@ -108,6 +111,28 @@ class ModuleTrial(Trial):
                 "its own; compute all from the inputs, and draw from torch's, in training only"
             )
         return not torch.equal(given, x)
+
+    def require_in_state(self, other: nn.Module) -> None:
+        """Require that another model, made with other random numbers, gives this one's outputs once
+        it has this one's state dict, by which runs are read back.
+
+        Raises:
+            Error: it does not.
+        """
+        x, outputs = self._inputs(self._spread(EXAMPLES), False)[:2], []
+        state = self.model.state_dict()  # a call may have added to it
+        with contextlib.suppress(RuntimeError):  # of other parts, which has no outputs then
+            other.to(self.device, self.dtype).load_state_dict(state, strict=False)
+            for model in (self.model, other):
+                statistics = Statistics(model)
+                statistics.values = self.statistics
+                statistics.put_values(0)
+                outputs.append(self._outputs(model, x.clone(), False))
+        if not outputs or _differ(*outputs):
+            raise Error(
+                f"{self.named} has random numbers that its state dict lacks, so that no run could "
+                "be read back; keep them by register_buffer(name, tensor), or fix their seed"
+            )
 
     def move(self) -> None:
         """Move the parameters a little, as training will: zeros too, which may hide what they

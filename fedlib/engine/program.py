@@ -21,7 +21,7 @@ from fedlib.engine.config import DTYPES, Configured
 from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import Progress, map_state
+from fedlib.engine.states import Progress, chosen, kept
 from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Parallel, Vectorized
@@ -298,8 +298,7 @@ class Program:
             floats = self.training.floats
             survivors = self.record.training(number + 1, now.alive, loss, good, floats)
             if len(survivors) < len(now.alive):
-                finite = good.unsqueeze(1)
-                new = map_state(lambda a, b: torch.where(finite, a, b), new, now.server)
+                new = chosen(good, new, now.server)
             now.server = new
         now.done = number + 1
         now.seconds += time.perf_counter() - before
@@ -314,7 +313,7 @@ class Program:
         """Let those leave the program that have diverged."""
         places = [now.alive.index(run) for run in survivors]
         keep = torch.tensor(places, device=self.device, dtype=torch.int64)
-        now.server = map_state(lambda t: t[keep], now.server)
+        now.server = kept(keep, now.server, len(now.alive))
         self.training.memory.keep(keep)
         now.alive = survivors
 

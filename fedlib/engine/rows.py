@@ -460,7 +460,8 @@ class FlatModel(Vector):
 
 
 def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
-    """``function`` of a batch without its padding, whose outputs ``[B, ...]`` are zero.
+    """``function`` of a batch without its padding, whose outputs ``[B, ...]`` are the first's: a
+    loss may be infinite at zeros, and NaN would remain of it, whatever it weighs.
 
     How many numbers torch's generators give depends on how many examples there are, and how many
     are padding on which clients train together.
@@ -470,7 +471,7 @@ def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
         return function(x)
 
     def padded(output: Tensor) -> Tensor:
-        whole = output.new_zeros(len(real), *output.shape[1:])
+        whole = output.detach()[:1].expand(len(real), *output.shape[1:])
         return whole.index_put((real,), output)
 
     with layers.real_examples(None):

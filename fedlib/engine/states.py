@@ -17,8 +17,42 @@ from fedlib.component import State
 from fedlib.engine.device import free_bytes
 from fedlib.errors import Error, Failure
 
+# What a server's state may have beside tensors, one for all configurations.
+SIMPLE = (int, float, str, list, tuple, type(None), np.generic)
 # Less than this is there.
 FREE_BYTES = 2**28
+
+
+def _fields(state: State) -> list[str]:
+    """The names of a state's tensors, of nested ones with dots."""
+    names = []
+    for name, part in sorted(state.items()):
+        names += [f"{name}.{each}" for each in _fields(part)] if isinstance(part, dict) else [name]
+    return names
+
+
+def chosen(whose: Tensor, left: Any, right: Any) -> Any:
+    """Of the configurations that ``whose [C]`` names ``left``, of the others ``right``; ``left``
+    alone where ``right`` lacks it, or it has no axis of configurations.
+    """
+    if isinstance(left, dict):
+        known = right if isinstance(right, dict) else {}
+        return {name: chosen(whose, part, known.get(name)) for name, part in left.items()}
+    if not (_by_configuration(left, len(whose)) and isinstance(right, Tensor)):
+        return left
+    return torch.where(whose.reshape(-1, *[1] * (left.dim() - 1)), left, right)
+
+
+def kept(places: Tensor, state: Any, count: int) -> Any:
+    """The configurations at ``places`` of a state, or a tensor, of ``count`` of them."""
+    if isinstance(state, dict):
+        return {name: kept(places, part, count) for name, part in state.items()}
+    return state[places] if _by_configuration(state, count) else state
+
+
+def _by_configuration(value: Any, count: int) -> bool:
+    """Whether a value has an axis of ``count`` configurations; else it is one for all."""
+    return isinstance(value, Tensor) and value.dim() > 0 and len(value) == count
 
 
 def map_state(function: Callable[..., Tensor], *states: State) -> State:
@@ -41,12 +75,19 @@ def require_field(method: object, deed: str, state: Any, field: str = "") -> Sta
     what = f"{deed} of {type(method).__name__} gives"
     if not isinstance(state, dict):
         raise Error(f"{what} {shown(state)}; need a dict of tensors")
-    for name, value in state.items() if deed.startswith("client") else ():
-        if not isinstance(value, (Tensor, dict)):
-            raise Error(f"{what} {name}={shown(value)}; need a tensor, as torch.tensor makes one")
+    _require_values(what, state, deed.startswith("client"))
     if field and not isinstance(state.get(field), Tensor):
         raise Error(f"{what} no {field!r}; need that tensor, see fedlib.Algorithm")
     return state
+
+
+def _require_values(what: str, state: State, client: bool) -> None:
+    """Require tensors; of the server a number or word is one for all configurations."""
+    for name, value in state.items():
+        if isinstance(value, dict):
+            _require_values(f"{what} in {name!r}", value, client)
+        elif not isinstance(value, (Tensor,) if client else (Tensor, *SIMPLE)):
+            raise Error(f"{what} {name}={shown(value)}; need a tensor, as torch.tensor makes one")
 
 
 def spread(state: State, clients: int) -> State:
@@ -80,6 +121,12 @@ def join(pieces: Sequence[State]) -> State:
     """The inverse of cutting a state into pieces along the client axis."""
     if len(pieces) == 1:
         return pieces[0]
+    for piece in pieces[1:]:
+        if _fields(piece) != _fields(pieces[0]):
+            raise Error(
+                f"clients have {_fields(pieces[0])} after more steps and {_fields(piece)} after "
+                "fewer; make all fields in client_init, of an optimizer in init"
+            )
 
     def cat(*parts: Tensor) -> Tensor:
         first = parts[0]
@@ -182,10 +229,11 @@ class ClientStates:
         with self._lock:
             if not self.tensors:
                 self.tensors = map_state(lambda t: t.new_zeros(0, *t.shape[1:]), state)
-            if state.keys() != self.tensors.keys():
+            if _fields(state) != _fields(self.tensors):
                 raise Error(
-                    f"clients remember {[*self.tensors]} and then {[*state]}; client_enroll and "
-                    "client_remember must give the same fields"
+                    f"clients remember {_fields(self.tensors)} and then {_fields(state)}; "
+                    "client_enroll and client_remember, of an optimizer init and step, must give "
+                    "the same fields"
                 )
             self.tensors = map_state(write, self.tensors, state)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedlib import process, randomness
 from fedlib.algorithms.base import Algorithm, State
+from fedlib.arguments import whole_tensors
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.rows import FlatModel
@@ -137,10 +138,14 @@ class Training:
             return made
 
         def together(given: Sequence[Any]) -> State:
-            if self._draws[deed] and count > 1:
-                return map_state(_joined, *(alone(place, given) for place in range(count)))
-            process.seed(key)
-            return function(*copy.deepcopy(given))  # type: ignore[no-any-return]
+            if not self._draws[deed] or count == 1:
+                process.seed(key)
+                before = process.random_states() if count > 1 else []
+                made: State = function(*copy.deepcopy(given))
+                if not (before and process.drawn_since(before)):
+                    return made
+                self._draws[deed] = True  # later than in its first call
+            return map_state(_joined, *(alone(place, given) for place in range(count)))
 
         scales: tuple[float, ...] = ()
         if deed not in self._draws:
@@ -149,15 +154,18 @@ class Training:
             require_field(self.methods[0], deed, alone(0, given), "x")
             self._draws[deed] = bool(process.drawn_since(before))
             scales = 1.0, 1e-3, 1e4
+        mixed = (
+            f"{deed}{{}} of {self.config.algorithm} gives other numbers when it is called again, "
+            "or beside other configurations; reduce over the last axis (dim=-1, keepdim=True), "
+            "decide by torch.where, draw from torch's own random numbers, keep what changes in "
+            "the server's state"
+        )
         for scale in scales:  # beside others that are far larger
             tried = *given[:-1], beside(given[-1], 1, scale, 1e6)
-            if not alike(alone(0, tried), _row(together(tried), 0, count)):
-                raise Error(
-                    f"{deed} of {self.config.algorithm} gives other numbers when it is called "
-                    "again, or beside other configurations; reduce over the last axis (dim=-1, "
-                    "keepdim=True), decide by torch.where, draw from torch's own random numbers, "
-                    "keep what changes in the server's state"
-                )
+            with whole_tensors(mixed):
+                others = together(tried)
+            if not alike(alone(0, tried), _row(others, 0, count)):
+                raise Error(mixed.format(""))
         return together(given)
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:

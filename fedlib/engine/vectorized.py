@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
-from fedlib.arguments import own_line
+from fedlib.arguments import whole_tensors
 from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.graphs import Capture, Recorder
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
@@ -182,6 +182,9 @@ class Vectorized:
         with self.model.statistics.tracking(state.get("statistics")) as statistics:
             new = method.client_step(state, batch, self.oracle)
         require_field(method, "client_step", new, "loss")
+        # A hyperparameter [C, 1] has no axis of clients, who leave one by one.
+        number = (*new["loss"].shape[1:2], 1)
+        new = map_state(lambda t: t.expand(len(batch.y), *t.shape) if t.shape == number else t, new)
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _each(self, deed: str, work: Work, client: Client, *full: RowsFullBatch) -> Any:
@@ -200,7 +203,8 @@ class Vectorized:
             self.tried.add(deed)
             parts = {name: beside(part, 2) for name, part in vars(client).items()}
             given = beside(work.server, 1), replace(client, **parts), *map(Others, full)
-            others = first(function(*given))
+            with whole_tensors(MIXED.format(type(work.method).__name__, f"{deed}{{}}")):
+                others = first(function(*given))
         made = function(work.server, client, *full)
         if others is not None and not alike(first(made), others):
             again = function(work.server, client, *full)
@@ -222,18 +226,16 @@ class Vectorized:
             scale = torch.full_like(batch.weights, other)
             scale[:1] = own
             scaled = replace(batch, weights=scale * batch.weights)
-            try:
+            with whole_tensors(MIXED.format(name, "client_step{}")):
                 state = self.step(method, map_state(Tensor.clone, state), scaled)
-            except RuntimeError as error:
-                if "Boolean value of Tensor" not in str(error):
-                    raise
-                raise Error(MIXED.format(name, f"client_step{own_line(error)}")) from error
             loss = state.pop("loss")
             if loss.shape != (clients, len(work.methods), 1):
                 what = f"client_step of {name} gives a loss of shape {(*loss.shape,)}"
                 raise Error(f"{what}; need value_and_grad's, {(clients, len(work.methods), 1)}")
-            sent = require_field(method, "client_final", method.client_final(work.server, state))
-            kept = method.client_remember(work.server, state) if method.remembers else {}
+            with whole_tensors(MIXED.format(name, "client_final or client_remember{}")):
+                sent = method.client_final(work.server, state)
+                kept = method.client_remember(work.server, state) if method.remembers else {}
+            require_field(method, "client_final", sent)
             return _first({"sent": sent, "kept": kept}, clients)
 
         others = beside(state, 2)

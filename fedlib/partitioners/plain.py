@@ -174,6 +174,8 @@ def local_split(
     Args:
         parts: one index array per client.
         test_fraction: 0 to 1; a client of n examples tests on ``round(test_fraction * n)`` of them.
+            One that it holds several times, as :func:`dirichlet_overlapping` draws them, counts
+            once, and lies with all copies on one side.
         seed: of the choice; a client's choice does not depend on the other clients.
 
     Returns:
@@ -192,8 +194,13 @@ def local_split(
     train, test = [], []
     for client, part in enumerate(parts):
         given = indices(f"the part of client {client}", part)
-        order = numpy_generator(seed, "local split", client).permutation(given)
-        count = round(test_fraction * len(given))
-        test.append(order[:count])
-        train.append(order[count:])
+        known = np.unique(given)
+        twice = len(known) < len(given)
+        order = numpy_generator(seed, "local split", client).permutation(known if twice else given)
+        count = round(test_fraction * len(order))
+        tests, trains = order[:count], order[count:]
+        if twice:
+            tests, trains = (given[np.isin(given, side)] for side in (tests, trains))
+        test.append(tests)
+        train.append(trains)
     return train, test

@@ -105,6 +105,9 @@ def test_a_field_that_says_na_or_007_is_a_word(tmp_path):
     datasets.import_file("ids", tmp_path / "own.csv", tmp_path, label="y", client="u")
     data = datasets.load("ids", tmp_path)
     assert data.clients == ("007", "7", "8") and data.classes == ("100000", "1e5", "3")
+    frame.assign(u=["1.1", "1.10", "inf"] * 2).to_csv(tmp_path / "own.csv", index=False)
+    datasets.import_file("points", tmp_path / "own.csv", tmp_path, label="y", client="u")
+    assert datasets.load("points", tmp_path).clients == ("1.1", "1.10", "inf")
     frame.to_csv(tmp_path / "own.csv")
     message = r"a column has no name.*to_csv\(index=False\)"
     not_imported(message, tmp_path / "own.csv", label="y", client="u")
@@ -202,6 +205,8 @@ def odd(folder):
     for split in ("train", "val", "test"):
         draw(folder / f"three/{split}/cat/1.png", 1)
     draw(folder / "top/cat/1.png", 1)
+    (folder / "icons/cat").mkdir(parents=True)
+    Image.new("RGBA", (3, 2), (0, 0, 0, 200)).save(folder / "icons/cat/1.png")
     (folder / "top/labels.csv").touch()
     (folder / "pages/cat").mkdir(parents=True)
     page = Image.new("L", (3, 2))
@@ -225,6 +230,7 @@ def odd(folder):
         "notes": "its images cannot be read: cannot identify image file .*notes.txt",
         "three": "three: val would be left out; put it into a class, of train or test, or else",
         "top": "top: labels.csv would be left out",
+        "icons": "cat/1.png has transparent points; save it on a background",
         "pages": "cat/1.tif holds 3 images; save each in a file, or give a .npz file",
         "deep": "so that 'train' is no class; name the splits 'train' and 'test', or give",
         **{

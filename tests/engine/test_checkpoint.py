@@ -44,7 +44,18 @@ def interrupted(configured, folder, cuts):
     return execute(configured, checkpoint=folder, checkpoint_every=1)
 
 
-@pytest.mark.parametrize("algorithm", ["fedadam", "scaffold"])
+class LateMomentum(fedlib.FedOpt):
+    """Its state has more after the first round, among it numbers for all configurations."""
+
+    version = "1"
+
+    def server_update(self, server, mean):
+        new, u = super().server_update(server, mean), mean["delta"] + 0.5 * server.get("u", 0)
+        t = np.float64(server.get("t", 0) + 1)
+        return new | {"x": server["x"] + u, "u": u, "t": t, "one": torch.ones(1), "who": "us"}
+
+
+@pytest.mark.parametrize("algorithm", ["fedadam", "scaffold", LateMomentum])
 def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(algorithm, tmp_path):
     """And so does what SCAFFOLD's clients remember."""
     task = fedlib.load_task("synthetic", clients=8)

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -50,6 +51,28 @@ class ByKeys(fedlib.FedOpt):
         return new | {"x": new["x"] + 0.01 * draws}
 
 
+class NoisyLater(fedlib.FedOpt):
+    def server_init(self, params):
+        return super().server_init(params) | {"t": torch.zeros_like(params[:, :1])}
+
+    def server_update(self, server, mean):
+        new, t = super().server_update(server, mean), server["t"] + 1
+        noise = torch.randn_like(new["x"]) if bool((t > 2).all()) else 0.0
+        return new | {"x": new["x"] + 0.05 * noise, "t": t}
+
+
+class Scaled(fedlib.FedOpt):
+    """A step that keeps a hyperparameter in the state, which has no axis of clients."""
+
+    def client_init(self, server, client):
+        return super().client_init(server, client) | {"share": self.client.lr}
+
+    def client_step(self, state, batch, value_and_grad):
+        new = super().client_step(state, batch, value_and_grad)
+        moved = state["x"] + state["share"] * (new["x"] - state["x"])
+        return new | {"x": moved, "share": self.client.lr + 0.5}
+
+
 def final(method, **settings):
     return fedlib.run(TASK, method, rounds=4, **settings).series("loss").iloc[-1]
 
@@ -70,7 +93,7 @@ def test_a_run_goes_on_with_the_same_draws(whose, tmp_path, monkeypatch):
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("method", [Noisy, Scattered, ByKeys])
+@pytest.mark.parametrize("method", [Noisy, Scattered, ByKeys, NoisyLater, Scaled])
 def test_draws_do_not_depend_on_what_trains_beside(method):
     rates = [0.1, 0.2, 0.3]
     frame = fedlib.grid(TASK, method, rounds=4, client_lr=rates)
@@ -234,6 +257,28 @@ class NoLoss(fedlib.FedOpt):
         return {"x": super().client_step(state, batch, value_and_grad)["x"]}
 
 
+class IfServer(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        return super().server_update(server, mean) if self.client.lr > 0.2 else server
+
+
+class IfFinal(fedlib.FedOpt):
+    def client_final(self, server, state):
+        return {"delta": state["x"] - server["x"] if self.client.lr > 0.2 else state["x"]}
+
+
+@dataclass(frozen=True)
+class Late(fedlib.client.RatedOptimizer):
+    """Makes its state in its first step."""
+
+    remembers: ClassVar[bool] = True
+
+    def step(self, x, state, oracle, lr):
+        loss, gradient = oracle(x)
+        u = 0.9 * state.get("u", 0) + gradient
+        return loss, x - lr * u, {"u": u}
+
+
 class Forgets(fedlib.FedOpt):
     remembers = True
 
@@ -245,6 +290,11 @@ class Forgets(fedlib.FedOpt):
     ("method", "message"),
     [
         (Forgets, r"clients remember \['own'\] and then \[\]; client_enroll and client_remember"),
+        (fedlib.FedOpt(client=Late(lr=0.1)), r"remember \[\] and then \['optimizer.u'\]"),
+        (IfServer, r"server_update \(.*test_training.py, line \d+\).* decide by torch.where"),
+        (IfFinal, r"in client_final .*test_training.py, line \d+\).* decide by torch.where"),
+        (returns({"x": 1}, "client_step"), "client_step of Made gives x=1; need a tensor"),
+        (returns({"x": np.zeros(2)}, "server_init"), "server_init of Made gives x=a ndarray"),
         (Local, r"clients of Local draw from torch's random numbers.* draw in server_update"),
         (Starts, "clients of Starts draw from torch's random numbers"),
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),

@@ -466,6 +466,55 @@ def test_initial_parameters_are_drawn_from_the_runs_numbers():
     refused("another 'bias' at each call", trained, model)
 
 
+class Features(nn.Module):
+    """Random features, kept in one of three ways."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.last = nn.Linear(9, 2)
+        if kept == "attribute":
+            self.features = torch.randn(6, 9)
+        else:
+            self.register_buffer("features", torch.randn(6, 9), persistent=kept == "buffer")
+
+    def forward(self, x):
+        return self.last((x @ self.features).cos())
+
+
+@pytest.mark.parametrize("kept", ["attribute", "temporary"])
+def test_random_constants_that_could_not_be_read_back_are_refused(kept):
+    refused("numbers that its state dict lacks", trained, lambda: Features(kept), dtype="float32")
+    trained(lambda: Features("buffer"), dtype="float32")
+
+
+class Shares(nn.Module):
+    """Shares of classes, of inputs with dropout of torch's."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.last(F.dropout(x, 0.2, self.training)).softmax(-1)
+
+
+def test_a_loss_may_be_infinite_at_outputs_of_zero():
+    """As padding's were, beside which clients of several sizes train."""
+    generator = torch.Generator().manual_seed(0)
+    x, parts = torch.randn(60, 6, generator=generator), [range(13), range(13, 30), range(30, 60)]
+    data = fedlib.ClientData(x, (x[:, 0] > 0).long(), parts)
+
+    def loss(outputs, targets):
+        return -outputs.gather(-1, targets.unsqueeze(-1)).squeeze(-1).log()
+
+    task = fedlib.Task("mine", Shares, data, data, loss=loss, batch_size=5)
+    together, alone = (
+        fedlib.run(task, "fedavg", rounds=2, chunk_clients=count) for count in (None, 1)
+    )
+    assert together.diverged is None
+    torch.testing.assert_close(together.params["last.weight"], alone.params["last.weight"])
+
+
 def test_a_model_that_has_no_copies_is_trained_by_one_worker():
     auto = trained(Around)
     torch.testing.assert_close(auto, trained(Around, backend="reference"))

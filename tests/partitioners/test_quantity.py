@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from fedlib import partition
 from fedlib.partitioners import local_split, lognormal_sizes, quantity, uniform_sizes
 
 
@@ -46,6 +47,13 @@ def test_local_split_divides_each_client():
     chosen = np.array([local_split(parts, 0.2, seed)[1][0] for seed in range(500)])
     counts = np.bincount(chosen.ravel(), minlength=10)  # 100 each on average
     assert np.abs(counts - 100).max() < 50
+
+
+def test_local_split_keeps_copies_on_one_side():
+    parts = partition.dirichlet_overlapping(np.arange(300) % 10, 4, 0.1, 200, seed=0)
+    for part, train, test in zip(parts, *local_split(parts, 0.2, seed=0), strict=True):
+        assert sorted([*train, *test]) == sorted(part)
+        assert not {*train} & {*test} and len({*test}) == round(0.2 * len({*part}))
 
 
 def test_local_split_of_a_client_does_not_depend_on_the_others():
