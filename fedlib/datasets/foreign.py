@@ -121,7 +121,8 @@ def leaf(folder: Path) -> pd.DataFrame:
     if not len(frame) or isinstance(frame["x"][0], str):
         return frame.rename(columns={"x": "text"})
     try:
-        features = pd.DataFrame(np.array(frame.pop("x").tolist(), dtype=np.float32))
+        x = np.array(frame.pop("x").tolist(), dtype=np.float32)
+        features = pd.DataFrame(x.reshape(len(x), -1))  # rows of pictures one after the other
     except (TypeError, ValueError) as error:
         what = f"{folder.name}: x is neither texts nor numbers: {first_line(error)}"
         raise Error(f"{what}; of rows of words, as Sent140's, keep the text, x[4]") from None

@@ -170,6 +170,9 @@ def test_leafs_json(tmp_path):
     data = datasets.load("own", tmp_path)
     assert data.train_x.tolist() == [[0.5, 1], [2, 3]] and data.test_y.tolist() == [4, 0]
     assert data.clients == ("f1",)
+    nested = leaf(tmp_path / "d", [[[0.5], [1]], [[2], [3]]], [4, 0])
+    datasets.import_file("nested", nested, tmp_path)
+    assert datasets.load("nested", tmp_path).train_x.tolist() == [[0.5, 1], [2, 3]]
     writer = leaf(tmp_path / "b", [[1.0] * 784, [0.0] * 784], [61.0, 0.0])
     datasets.import_file("femnist", writer, tmp_path)
     assert datasets.load("femnist", tmp_path).train_x.shape == (2, 28, 28)
