@@ -96,7 +96,8 @@ class ClientData:
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         index = np.concatenate([sizes[:0], *parts])
         ids = np.asarray(self.ids)
-        weights = None if self.weights is None else np.array(self.weights, dtype=np.float64)
+        # A copy of its own; torch's tensors of several axes warn when NumPy asks them for one.
+        weights = None if self.weights is None else np.asarray(self.weights, np.float64).copy()
         for field_, given in (("weights", weights), ("ids", ids if ids.size else None)):
             if given is not None and given.shape != sizes.shape:
                 shape = f"{field_} of shape {given.shape} for {len(sizes)} clients"

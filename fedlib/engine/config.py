@@ -256,7 +256,7 @@ def named_method(
     given = dict(overrides)
     optimizer: Any = given.get("client_optimizer")
     known = algorithms.hyperparameters(name, optimizer)
-    if optimizer == "sgd" and "client_optimizer" not in known:
+    if optimizer is None or (optimizer == "sgd" and "client_optimizer" not in known):
         # Methods that define the clients' steps take plain ones, and may be told so.
         given.pop("client_optimizer", None)
     if "client_lr" in given.keys() - known.keys() and optimizer not in (None, "sgd"):

@@ -193,3 +193,4 @@ def test_names_keys_and_defaults(synthetic):
     tuned = fedlib.load_task("mnist", network="paper")
     assert resolved("fedavg", tuned, client_optimizer="adam").client.lr == 1e-3
     assert resolved("fedavg", tuned, client_optimizer="delta_sgd").client == fedlib.DeltaSGD()
+    assert resolved("fedavgm", tuned, client_optimizer=None) == resolved("fedavgm", tuned)
