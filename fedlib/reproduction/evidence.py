@@ -113,7 +113,7 @@ def above(
     """The statement that one number is at least another.
 
     The error of one seed's margin is the standard error of the margins at the single evaluations of
-    the last rounds, so that runs are paired by round.
+    the last rounds, so that runs are paired by round, or in order; see :func:`_paired`.
 
     Args:
         larger, smaller: rows of :func:`finals` or :func:`rounds_to`.
