@@ -182,9 +182,9 @@ class Vectorized:
         with self.model.statistics.tracking(state.get("statistics")) as statistics:
             new = method.client_step(state, batch, self.oracle)
         require_field(method, "client_step", new, "loss")
-        # A hyperparameter [C, 1] has no axis of clients, who leave one by one.
-        number = (*new["loss"].shape[1:2], 1)
-        new = map_state(lambda t: t.expand(len(batch.y), *t.shape) if t.shape == number else t, new)
+        if method.versions():  # a hyperparameter [C, 1] has no axis of clients, who leave singly
+            clients, number = len(batch.y), (*new["loss"].shape[1:2], 1)
+            new = map_state(lambda t: t.expand(clients, *t.shape) if t.shape == number else t, new)
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _each(self, deed: str, work: Work, client: Client, *full: RowsFullBatch) -> Any:
