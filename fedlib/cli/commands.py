@@ -790,10 +790,9 @@ def doctor(
     import torch
 
     from fedlib import datasets
-    from fedlib.engine.device import resolve_device
     from fedlib.results.files import Unreadable, installed
 
-    resolve_device(device)
+    _require_device(device)
     store = open_store(data_root)
     store.check()
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas", "papermill")

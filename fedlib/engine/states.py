@@ -43,8 +43,10 @@ def chosen(whose: Tensor, left: Any, right: Any) -> Any:
     return torch.where(whose.reshape(-1, *[1] * (left.dim() - 1)), left, right)
 
 
-def kept(places: Tensor, state: Any, count: int) -> Any:
-    """The configurations at ``places`` of a state, or a tensor, of ``count`` of them."""
+def kept(places: Tensor | list[int], state: Any, count: int) -> Any:
+    """A copy of the configurations at ``places`` of a state, or a tensor, of ``count`` of them;
+    what they share stays.
+    """
     if isinstance(state, dict):
         return {name: kept(places, part, count) for name, part in state.items()}
     return state[places] if _by_configuration(state, count) else state

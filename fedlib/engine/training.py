@@ -22,6 +22,7 @@ from fedlib.engine.states import (
     alike,
     beside,
     carry_statistics,
+    kept,
     map_state,
     require_field,
 )
@@ -134,7 +135,7 @@ class Training:
         def alone(place: int, given: Sequence[Any]) -> State:
             method = self._stack([alive[place]])
             process.seed(key)
-            made: State = getattr(method, deed)(*(_row(part, place, count) for part in given))
+            made: State = getattr(method, deed)(*(kept([place], part, count) for part in given))
             return made
 
         def together(given: Sequence[Any]) -> State:
@@ -164,7 +165,7 @@ class Training:
             tried = *given[:-1], beside(given[-1], 1, scale, 1e6)
             with whole_tensors(mixed):
                 others = together(tried)
-            if not alike(alone(0, tried), _row(others, 0, count)):
+            if not alike(alone(0, tried), kept([0], others, count)):
                 raise Error(mixed.format(""))
         return together(given)
 
@@ -204,15 +205,6 @@ class Training:
             measure_down, measure_up = method.measure_communication(size)
             down, up = down + measurers * (measure_down + tracked), up + measurers * measure_up
         return down, up
-
-
-def _row(state: Any, place: int, count: int) -> Any:
-    """A copy of one configuration's part of a state, or of a tensor, of ``count`` of them."""
-    if isinstance(state, dict):
-        return {name: _row(part, place, count) for name, part in state.items()}
-    if not isinstance(state, Tensor) or not state.dim() or len(state) != count:
-        return state
-    return state[place : place + 1].clone()
 
 
 def _joined(*rows: Any) -> Any:

@@ -49,10 +49,10 @@ def image_task(
             :func:`fedlib.datasets.import_file` makes one of your own.
         model: makes the model: inputs ``[B, C, H, W]`` (or what ``transform`` makes), outputs a
             logit per class. Default :class:`fedlib.models.SmallCNN`.
-        clients: how many to divide the training images among; with ``alpha`` into equal numbers,
-            so that as many as do not go are left out. Default the data's own clients, who
-            then are tested apart where the test images have clients too; otherwise all test images
-            are one client.
+        clients: how many to divide the training images among; with ``alpha`` into equal parts,
+            and a remainder, fewer than there are clients, is left out. Default the data's own
+            clients, who then are tested apart where the test images have clients too; otherwise
+            all test images are one client.
         alpha: concentration of the Dirichlet distribution of the clients' labels; small is skewed.
             Default: divided at random.
         transform: raw images ``[..., H, W]`` or ``[..., H, W, C]`` to inputs. Default: channels
