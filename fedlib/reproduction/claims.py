@@ -153,7 +153,8 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
             missing += [notebook for notebook in notebooks if notebook in runs]
             continue
         statements += [replace(statement, text=prefix + statement.text) for statement in measured]
-        used += [run for run in histories if run.config.task["name"] in set(frame["task"])]
+        judged_tasks = set(frame["task"].unique())
+        used += [run for run in histories if run.config.task["name"] in judged_tasks]
     return Verdict(
         evidence.id,
         preset,
