@@ -104,6 +104,8 @@ def start(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
+    if not declared:
+        print("Parameters were changed: the text and some checks are for the declared numbers.")
     return Session(preset, seed, device, store, numbers, name, declared, requests)
 
 

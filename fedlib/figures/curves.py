@@ -172,7 +172,7 @@ def _show(ax: Axes, values: Sequence[float]) -> None:
         low = max(low, ROUNDING * high) if log else low  # zero, too, is below rounding
         margin = (high / low) ** 0.06 if log else 0.06 * (high - low)
         reach = (low / margin, high * margin) if log else (low - margin, high + margin)
-        if high > low:
+        if high > low and np.isfinite(reach).all():
             ax.set_ylim(min(*reach, *known), max(*reach, *known))
 
 
