@@ -174,10 +174,11 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     if "base" in changes:
         numbers = changes.pop("base")
         kind = str(numbers.pop("type", places["base"].default))
-        require_known("base", kind, bases.BASES)
+        known = getattr(method, "BASES", bases.BASES)
+        require_known("base", kind, known)
         if kind == places["base"].default:
             numbers = vars(getattr(method, "base", None)) | numbers
-        made = bases.BASES[kind]
+        made = known[kind]
         names = {field.name for field in dataclasses.fields(made)} & numbers.keys()
         direct["base"] = made(**{name: numbers[name] for name in names})
     for part, fields in changes.items():
@@ -230,7 +231,7 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
         if hasattr(method, part):
             add(part, getattr(method, part))
     if hasattr(method, "base"):
-        kinds = {kind: base for base, kind in bases.BASES.items()}
+        kinds = {kind: base for base, kind in getattr(method, "BASES", bases.BASES).items()}
         base = kinds.get(type(method.base), type(method.base).__name__)
         places["base"] = _Place("base", "type", Component, base)
         for each in (method.base, *(kind() for kind in kinds)):

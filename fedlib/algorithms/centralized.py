@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from fedlib.algorithms.base import Client, State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
+from fedlib.component import NonNegative, Positive
 from fedlib.optimizers import mime as bases
+
+
+@dataclass(frozen=True)
+class LibraryAdagrad(bases.Adagrad):
+    """Adagrad as libraries have it: v <- v + g^2 comes before the step g / (sqrt(v) + eps).
+
+    The defaults are torch.optim.Adagrad's with FedOpt's initial accumulator. A step is not linear
+    in g, so this is no base of Mime's, in which a weight whose first gradient is 0 steps g / eps.
+    """
+
+    eps: Positive = 1e-10
+    v0: NonNegative | None = 0.1
+
+    def begin(self, g: Tensor, s: State) -> State:
+        return super().advance(g, s)
+
+    def advance(self, g: Tensor, s: State) -> State:
+        return s
 
 
 @dataclass(frozen=True)
@@ -20,10 +39,12 @@ class Centralized(OwnSteps):
     ``local_epochs`` passes or ``local_steps`` batches, of the federated task's batch size as in
     FedOpt (D.3); s lives on from step to step and from round to round. Nothing is sent.
 
-    The bases are Mime's, with U before V, so Mime with one full-batch step is exactly this. FedOpt
-    trained with library optimizers, whose Adam, Adagrad and Yogi put g into v before the step and
-    (Adam, Yogi) correct the bias; the optimizers differ in the first steps, and momentum here is
-    (1 - beta) g + beta m: a rate 1 / (1 - beta) times that of torch.optim.SGD does the same.
+    The bases are Mime's, with U before V, so Mime with one full-batch step is exactly this; but
+    ``base="adagrad"`` by name is torch.optim.Adagrad with an initial accumulator of 0.1, and
+    ``fedlib.base.Adagrad()`` Mime's. FedOpt trained with library optimizers, whose Adam and Yogi,
+    too, put g into v before the step and correct the bias. These differ in the first steps alone;
+    Mime's Adagrad does not forget them. Momentum here is (1 - beta) g + beta m: a rate
+    1 / (1 - beta) times that of torch.optim.SGD does the same.
 
     Args:
         base: the base optimizer, for instance ``fedlib.base.Yogi(eps=1e-3)``.
@@ -39,6 +60,7 @@ class Centralized(OwnSteps):
         True
     """
 
+    BASES: ClassVar[dict[str, type[bases.Base]]] = {**bases.BASES, "adagrad": LibraryAdagrad}
     pooled = True
 
     base: bases.Base = field(default_factory=bases.SGD)

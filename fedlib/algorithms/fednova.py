@@ -39,6 +39,10 @@ class FedNova(OwnSteps):
     0, so ||a_i||_1 counts, by the same recurrences, what this round's gradients contribute;
     what the u of earlier rounds adds to x_t - x_i is divided by it, but not counted in it.
 
+    With ``nesterov_count="heavy_ball"`` the steps of Nesterov's momentum are counted as if they
+    were heavy ball's, as in the authors' code: a <- a + n, where a Nesterov step adds 1 - client_lr
+    mu a + momentum n. Clients with few steps then count for more.
+
     With equally many plain steps on every client this is FedAvg. Clients that take no step count
     as an update of zero.
 
@@ -50,6 +54,8 @@ class FedNova(OwnSteps):
         nesterov: Nesterov's momentum on the clients.
         momentum_state: ``"round"`` or ``"client"``: whether u starts at 0 in every round or only in
             a client's first.
+        nesterov_count: ``"exact"`` or ``"heavy_ball"``: as what the steps of Nesterov's momentum
+            are counted in ||a_i||_1.
         client_schedule: factor on the client learning rate per round; see :class:`fedlib.FedOpt`.
 
     Example:
@@ -61,16 +67,18 @@ class FedNova(OwnSteps):
         True
     """
 
-    HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}
+    HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round", "nesterov_count": "exact"}
 
     server_lr: NonNegative = 1.0
     momentum: Decay = 0.0
     mu: NonNegative = 0.0
     nesterov: bool = False
     momentum_state: str = "round"
+    nesterov_count: str = "exact"
 
     def validate(self) -> None:
         super().validate()
+        require_known("nesterov_count", self.nesterov_count, ("exact", "heavy_ball"))
         require_known("momentum_state", self.momentum_state, MOMENTUM_STATES)
 
     @property
@@ -100,6 +108,7 @@ class FedNova(OwnSteps):
         loss, g = value_and_grad(state["x"], batch)
         u, d = self.direction(state["u"], g + self.mu * (state["x"] - state["anchor"]))
         n, step = self.direction(state["n"], 1 - state["pull"] * state["a"])
+        step = n if self.nesterov_count == "heavy_ball" else step
         x, a = state["x"] - state["lr"] * d, state["a"] + step
         return {**state, "loss": loss, "x": x, "u": u, "a": a, "n": n}
 

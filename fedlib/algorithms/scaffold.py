@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
 from fedlib.component import NonNegative
+from fedlib.errors import require_known
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,21 @@ class Scaffold(OwnSteps):
 
     Source: FedOpt (Reddi et al.), Algorithm 6, after Karimireddy et al. (2020), whose means are
     plain. As there, c starts at 0 and c_i at c the first time that client i takes part, so the
-    first round, and every run in which no client comes twice, is FedAvg; most public code starts
-    c_i at 0. Algorithm 6 divides by ``E |B_i|``, which is K_i; where its c_i^+ is hard to read (the
-    sign, eta for eta_l) this is its source's. A client that takes no step keeps its c_i. What
-    clients remember is held for those seen so far only.
+    first round, and every run in which no client comes twice, is FedAvg. Algorithm 6 divides by
+    ``E |B_i|``, which is K_i; where its c_i^+ is hard to read (the sign, eta for eta_l) this is its
+    source's. A client that takes no step keeps its c_i. What clients remember is held for those
+    seen so far only.
+
+    ``means="plain"`` is Karimireddy et al.'s: the clients of a cohort count the same, for x and for
+    c, and c_i starts at 0 as in most public code. Then c is the mean of all clients' c_i in every
+    round, and the corrections c - c_i cancel. With examples for weights and changing cohorts a
+    client's part in c is added with one weight and taken away with another: c departs from the mean
+    of the c_i, and the corrections pull all clients one way.
 
     Args:
         client_lr: learning rate of the clients' plain SGD, eta_l.
         server_lr: server learning rate eta.
+        means: ``"weighted"`` (by examples, Algorithm 6) or ``"plain"``.
         client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
 
     Example:
@@ -49,15 +57,25 @@ class Scaffold(OwnSteps):
         True
     """
 
+    HISTORICAL: ClassVar[dict[str, Any]] = {"means": "weighted"}
     remembers = True
 
     server_lr: NonNegative = 1.0
+    means: str = "weighted"
+
+    def validate(self) -> None:
+        super().validate()
+        require_known("means", self.means, ("weighted", "plain"))
+
+    @property
+    def uniform(self) -> bool:
+        return self.means == "plain"
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "c": torch.zeros_like(params)}
 
     def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
-        return {"c": server["c"]}
+        return {"c": 0 * server["c"] if self.uniform else server["c"]}
 
     def client_init(self, server: State, client: Client) -> State:
         c_i = client.memory["c"]

@@ -32,8 +32,31 @@ def test_equals_numpy_however_the_steps_are_cut_into_rounds(base, rounds, schedu
     numbers = {"eps": 0.01, "beta1": 0.8, "beta2": 0.95, "momentum": 0.8}
     keys = {"client_lr": 0.05, "base": base, **numbers, "local_steps": STEPS // rounds}
     keys["client_schedule"] = schedule or "constant"
-    x = end(fedlib.quadratic_task(*problem(2)), "centralized", rounds, **keys)
+    method = "centralized"
+    if base == "adagrad":  # Mime's, where the name stands for a library's
+        method, keys = fedlib.Centralized(base=fedlib.base.Adagrad(eps=0.01)), dict(keys)
+        for name in ("base", *numbers):
+            del keys[name]
+    x = end(fedlib.quadratic_task(*problem(2)), method, rounds, **keys)
     assert np.abs(x - numpy_steps(2, base, 0.05, rounds, schedule, **numbers)).max() < 1e-10
+
+
+@pytest.mark.parametrize("given", [{}, {"v0": 0.0, "eps": 0.01}])
+def test_adagrad_by_name_is_torchs(given):
+    """With a start of 0.1, as FedOpt's library had it, for all steps of all rounds."""
+    A, b, weights, x = problem(2)
+    p = weights / weights.sum()
+    H, h_mean = torch.tensor(np.einsum("i,ijk->jk", p, A)), torch.tensor(p @ b)
+    x = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    start, eps = given.get("v0", 0.1), given.get("eps", 1e-10)
+    torchs = torch.optim.Adagrad([x], lr=0.3, initial_accumulator_value=start, eps=eps)
+    for _ in range(STEPS):
+        torchs.zero_grad()
+        (0.5 * x @ H @ x - h_mean @ x).backward()
+        torchs.step()
+    keys = {"client_lr": 0.3, "base": "adagrad", "local_steps": 4, **given}
+    ours = end(fedlib.quadratic_task(*problem(2)), "centralized", STEPS // 4, **keys)
+    assert np.abs(ours - x.detach().numpy()).max() < 1e-12
 
 
 def test_sgd_on_batches_is_fedavg_with_one_client_that_holds_everything(synthetic):

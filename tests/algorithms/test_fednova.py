@@ -25,6 +25,7 @@ def numpy_fednova(seed, **h):
     A, b, weights, x = problem(seed)
     p = weights / weights.sum()
     momentum, mu, nesterov = h.get("momentum", 0.0), h.get("mu", 0.0), h.get("nesterov", False)
+    counted = nesterov and h.get("nesterov_count") != "heavy_ball"
     for t in range(ROUNDS):
         lr = h["client_lr"]
         if h.get("client_schedule") == "step_decay":
@@ -34,10 +35,10 @@ def numpy_fednova(seed, **h):
             own = A[i] + mu * np.eye(D), b[i] + mu * x
             y = descend(*own, x, STEPS[i], lr, momentum, nesterov)
             if STEPS[i]:
-                a = coefficients(STEPS[i], lr, momentum, mu, nesterov)
+                a = coefficients(STEPS[i], lr, momentum, mu, counted)
                 assert (a > 0).all()
                 direction += p[i] * (x - y) / np.abs(a).sum()
-                tau_eff += p[i] * np.abs(coefficients(STEPS[i], lr, momentum, 0, nesterov)).sum()
+                tau_eff += p[i] * np.abs(coefficients(STEPS[i], lr, momentum, 0, counted)).sum()
         x = x - h.get("server_lr", 1.0) * tau_eff * direction
     return x
 
@@ -47,6 +48,8 @@ CASES = [
     {"server_lr": 0.7},
     {"momentum": 0.9},
     {"momentum": 0.8, "nesterov": True},
+    {"momentum": 0.8, "nesterov": True, "nesterov_count": "heavy_ball"},
+    {"momentum": 0.8, "nesterov_count": "heavy_ball"},
     {"mu": 0.5},
     {"momentum": 0.6, "mu": 0.5},
     {"momentum": 0.6, "mu": 0.5, "nesterov": True},
