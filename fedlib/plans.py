@@ -55,6 +55,7 @@ class Request:
         rounds: None: the task's own.
         seed: of the run, and of the task unless the options set that.
         eval_every: rounds between evaluations; 0: only the initial and the last model.
+        eval_last: so many last rounds are evaluated each, unless ``eval_every`` is 0.
         clients_per_round: None: the task's own.
         keep_params: whether to store the final parameters; None: unless ``eval_every`` is 0.
     """
@@ -69,6 +70,7 @@ class Request:
     eval_every: int = 1
     clients_per_round: int | None = None
     keep_params: bool | None = None
+    eval_last: int = 1
 
     @property
     def keeps(self) -> bool:
@@ -91,6 +93,7 @@ class Request:
             "rounds": rounds,
             "seed": self.seed,
             "eval_every": self.eval_every or max(1, rounds),
+            "eval_last": self.eval_last if self.eval_every else 1,
             "clients_per_round": self.clients_per_round,
             "overrides": dict(self.overrides),
         }
@@ -126,8 +129,8 @@ def grid(
     Args:
         rates: override key -> the values that are tried, for instance
             ``{"client_lr": [0.01, 0.1], "server_lr": [1.0]}``; ``{}``: the task's own, one run.
-        n: the plan's numbers: of these ``rounds``, ``eval_every``, ``clients_per_round`` and
-            ``seed`` are the runs', where it has them.
+        n: the plan's numbers: of these ``rounds``, ``eval_every``, ``eval_last``,
+            ``clients_per_round`` and ``seed`` are the runs', where it has them.
         fixed: overrides that all runs have besides.
         options: of the task; those that are None are left to its preset.
         settings: other fields of :class:`Request`, or fields of ``n`` in other words.
@@ -141,7 +144,7 @@ def grid(
         >>> [(run.overrides["client_lr"], run.rounds) for run in runs]
         [(0.1, 80), (1.0, 80)]
     """
-    names = ("rounds", "eval_every", "clients_per_round", "seed")
+    names = ("rounds", "eval_every", "eval_last", "clients_per_round", "seed")
     known = {name: getattr(n, name) for name in names if getattr(n, name, None) is not None}
     chosen = {key: value for key, value in (options or {}).items() if value is not None}
     common = {**known, **settings, "options": chosen}

@@ -22,7 +22,11 @@ KNOWN_ONES = [(name, preset) for name in KNOWN for preset in tasks.PRESETS]
 
 def fingerprint(requests):
     """How many, and a hash of everything that decides the runs and what trains together."""
-    listed = [{k: v for k, v in asdict(one).items() if k != "place"} for one in requests]
+    usual = {"eval_last": 1}  # younger than the hashes
+    listed = [
+        {k: v for k, v in asdict(one).items() if usual.get(k) != v or k not in usual}
+        for one in requests
+    ]
     text = json.dumps(listed, sort_keys=True)
     return [len(requests), hashlib.sha256(text.encode()).hexdigest()]
 
@@ -51,23 +55,24 @@ def test_a_notebooks_plan_is_the_known_one(name, preset):
 
 def test_a_request_is_what_the_store_takes():
     request = Request("synthetic", "fedavg", "a", {"client_lr": 0.1}, seed=4, clients_per_round=7)
-    common = {"rounds": 100, "seed": 4, "eval_every": 1, "clients_per_round": 7}
+    common = {"rounds": 100, "seed": 4, "eval_every": 1, "eval_last": 1, "clients_per_round": 7}
     own = {"algorithm": "fedavg", "overrides": {"client_lr": 0.1}}
     assert request.settings(100) == common | own
-    last = Request("synthetic", "fedavg", rounds=30, eval_every=0)
-    assert last.settings(100)["eval_every"] == 30 and last.settings(100)["rounds"] == 30
+    last = Request("synthetic", "fedavg", rounds=30, eval_every=0, eval_last=20)  # the plan's
+    ends = {"rounds": 30, "eval_every": 30, "eval_last": 1}
+    assert last.settings(100).items() >= ends.items()
     assert Request("synthetic", "fedavg", rounds=0, eval_every=0).settings(9)["eval_every"] == 1
     assert request.keeps and not last.keeps
 
 
 def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
-    n = SimpleNamespace(rounds=2, eval_every=None, clients_per_round=7, seed=3)
+    n = SimpleNamespace(rounds=2, eval_every=None, eval_last=5, clients_per_round=7, seed=3)
     rates = {"client_lr": [0.1, 1.0], "server_lr": [1.0, 0.1]}
     runs = grid("synthetic", "fedadam", rates, n, fixed={"tau": 0.1}, options={"clients": None})
     cells = [(0.1, 0.1, 1.0), (0.1, 0.1, 0.1), (0.1, 1.0, 1.0), (0.1, 1.0, 0.1)]
     assert [tuple(run.overrides.values()) for run in runs] == cells
-    common = (runs[0].rounds, runs[0].eval_every, runs[0].clients_per_round, runs[0].options)
-    assert common == (2, 1, 7, {})
+    common = (runs[0].rounds, runs[0].eval_every, runs[0].eval_last, runs[0].clients_per_round)
+    assert common == (2, 1, 5, 7) and runs[0].options == {}
     (alone,) = grid("synthetic", "centralized", {}, n, rounds=9, clients_per_round=None)
     assert (alone.rounds, alone.clients_per_round, alone.overrides) == (9, None, {})
     refused("axis tau has no values", grid, "synthetic", "fedadam", {"tau": []}, n)

@@ -356,6 +356,7 @@ def run(
     backend: Backend = "auto",
     dtype: Dtype = "float32",
     eval_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
+    eval_last: Annotated[int, typer.Option(help="Last rounds that are evaluated each.")] = 1,
     clients_per_round: Cohort = None,
     set_: Set = None,
     option: TaskOptions = None,
@@ -366,8 +367,9 @@ def run(
     """Train one algorithm on one task. A run that is stored is answered from disk."""
     from fedlib import engine
 
-    settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "eval_every": eval_every}
-    settings |= {"dtype": dtype, "clients_per_round": clients_per_round}
+    settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "dtype": dtype}
+    settings |= {"eval_every": eval_every, "eval_last": eval_last}
+    settings["clients_per_round"] = clients_per_round
     execution: dict[str, Any] = {"device": device, "backend": backend, "refresh": refresh}
     _look_here(task, algorithm)
     _require_device(device, backend)

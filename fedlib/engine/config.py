@@ -37,7 +37,8 @@ class RunConfig:
         algorithm: the algorithm's name, or the class of a composed one.
         method: the method with all its parts and hyperparameters; of one with classes that are not
             fedlib's also their versions.
-        rounds, clients_per_round, batch_size, local_steps, eval_every, dtype: as named.
+        rounds, clients_per_round, batch_size, local_steps, dtype: as named.
+        eval_every, eval_last: which rounds are evaluated, see :meth:`evaluates`.
         local_epochs: one number, or (low, high): drawn for each client and round.
         seeds: of initialisation, client sampling and batches.
 
@@ -59,10 +60,15 @@ class RunConfig:
     eval_every: int
     dtype: str
     seeds: dict[str, int]
+    eval_last: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-able dict, with the format version."""
+        """A JSON-able dict, with the format version; without ``eval_last`` where it is 1, as in the
+        runs from before it was there.
+        """
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.eval_last == 1:
+            del parts["eval_last"]
         plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **parts}, default=_plain))
         return plain
 
@@ -71,6 +77,10 @@ class RunConfig:
         """16 hex digits of the SHA-256 of the canonical JSON."""
         text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def evaluates(self, done: int) -> bool:
+        """Whether the model is evaluated after ``done`` rounds, one of them or more."""
+        return done % self.eval_every == 0 or done > self.rounds - self.eval_last
 
     def program(self) -> tuple[Any, ...]:
         """What rows of one program must share, besides task and the method's structure."""
@@ -112,6 +122,7 @@ class Settings(TypedDict, total=False):
     seed: int | Mapping[str, int]
     dtype: str
     eval_every: int
+    eval_last: int
     clients_per_round: int | None
     overrides: Mapping[str, Any] | None
 
@@ -126,6 +137,7 @@ def configure(
     seed: int | Mapping[str, int] = 0,
     dtype: str = "float32",
     eval_every: int = 1,
+    eval_last: int = 1,
     clients_per_round: int | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Configured:
@@ -155,6 +167,7 @@ def configure(
         )
     rounds = trained.rounds if rounds is None else rounds
     rounds, eval_every = whole("rounds", rounds, 0), whole("eval_every", eval_every, 1)
+    eval_last = whole("eval_last", eval_last, 1)
     batch_size = training.get("batch_size", trained.batch_size)
     if batch_size is not None:
         batch_size = whole("batch_size", batch_size, 1)
@@ -183,6 +196,8 @@ def configure(
         eval_every=eval_every,
         dtype=dtype,
         seeds=_seeds(seed),
+        # Where every round is evaluated anyway, the last ones need no name.
+        eval_last=1 if eval_every == 1 else eval_last,
     )
     return Configured(config, method, task)
 

@@ -227,7 +227,7 @@ class Program:
                     raise
                 if stop and now.done < self.config.rounds:
                     stopped = {"stopped": now.done}
-                    if now.alive and now.done % self.config.eval_every:
+                    if now.alive and not self.config.evaluates(now.done):
                         self._evaluate(now.done, now.alive, now.server)
                     break
         return self._histories(now, **stopped), now
@@ -305,8 +305,7 @@ class Program:
         if len(survivors) < len(now.alive):
             self._note(now)
             self._leave(now, survivors)
-        last = now.done == self.config.rounds
-        if now.alive and (last or now.done % self.config.eval_every == 0):
+        if now.alive and self.config.evaluates(now.done):
             self._evaluate(now.done, now.alive, now.server)
 
     def _leave(self, now: Progress, survivors: list[int]) -> None:

@@ -74,6 +74,7 @@ def run(
     backend: str = "auto",
     dtype: str = "float32",
     eval_every: int = 1,
+    eval_last: int = 1,
     clients_per_round: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -99,6 +100,7 @@ def run(
         dtype: ``"float32"`` (on CUDA without TF32), ``"float64"``, or on CUDA ``"tf32"``:
             float32 whose products have 10 bits of mantissa, which takes a fraction of the time.
         eval_every: rounds between evaluations; the initial and the last model are always evaluated.
+        eval_last: so many last rounds are evaluated each.
         clients_per_round: default the task's; sampled without replacement.
         overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and
             ``batch_size``, ``local_epochs``, ``local_steps``.
@@ -132,6 +134,7 @@ def run(
         seed=seed,
         dtype=dtype,
         eval_every=eval_every,
+        eval_last=eval_last,
         clients_per_round=clients_per_round,
         overrides=overrides,
     )
@@ -158,6 +161,7 @@ def grid(
     backend: str = "auto",
     dtype: str = "float32",
     eval_every: int | None = None,
+    eval_last: int = 1,
     clients_per_round: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -169,7 +173,7 @@ def grid(
         axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
         seed: see :func:`run`; several are one more axis, the slowest.
         eval_every: default: the initial and the last model only.
-        task, algorithm, rounds, clients_per_round, overrides: see :func:`run`.
+        task, algorithm, rounds, eval_last, clients_per_round, overrides: see :func:`run`.
         device, backend, dtype, progress: see :func:`run`.
 
     Returns:
@@ -196,6 +200,7 @@ def grid(
             seed=cell.seed,
             dtype=dtype,
             eval_every=ends(task, rounds) if eval_every is None else eval_every,
+            eval_last=eval_last,
             clients_per_round=clients_per_round,
             overrides={**(overrides or {}), **cell.overrides},
         )

@@ -19,7 +19,7 @@ from fedlib.figures.curves import figure_of, learning_curves
 from fedlib.figures.save import picture
 
 # What tells runs apart besides task, method and seeds.
-SETTINGS = ("rounds", "clients_per_round", "eval_every", "dtype", *TRAINING_KEYS)
+SETTINGS = ("rounds", "clients_per_round", "eval_every", "eval_last", "dtype", *TRAINING_KEYS)
 
 
 class Picture(Figure):

@@ -41,6 +41,8 @@ ALL = {"cap", "examples", "rows", "test_examples"}
 
 # What a cell's options say of clients' sizes: whether they are drawn from a range.
 DRAWN = "sizes_drawn"
+# Which rounds a run is evaluated in.
+EVALUATED = ("eval_every", "eval_last")
 SCORES: dict[str, Callable[[History], float]] = {
     "training_loss": training_score,
     "held_out": held_out_score,
@@ -108,7 +110,7 @@ class Index:
 
         def merit(run: Run) -> tuple[bool, bool, int, str]:
             config, created = run.config, run.meta.get("created", "")
-            as_asked = config.eval_every == settings["eval_every"]
+            as_asked = all(getattr(config, key) == settings[key] for key in EVALUATED)
             unasked = [key for key in config.task["options"] if key not in wanted]
             return not config.task["stand_in"], as_asked, -len(unasked), created
 
@@ -351,6 +353,7 @@ def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
         -len(departures(cell, config)),
         config.rounds,
         -config.eval_every,
+        config.eval_last,
     )
 
 

@@ -34,7 +34,8 @@ def late(history: History) -> int:
     With one or two labels a client FedAvg and SCAFFOLD jump from round to round: the paper's share
     of a small problem's rounds would be five of them, and a cut run is evaluated now and then.
     """
-    least = max(WINDOW_ROUNDS, EVALUATIONS * history.config.eval_every)
+    each = history.config.eval_last >= EVALUATIONS
+    least = WINDOW_ROUNDS if each else max(WINDOW_ROUNDS, EVALUATIONS * history.config.eval_every)
     return max(history.window(), min(history.config.rounds // 3, least))
 
 

@@ -38,7 +38,7 @@ from fedlib.task import Task
 log = logging.getLogger("fedlib")
 
 # Of a configuration, in :meth:`Store.frame`.
-FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "dtype")
+FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "eval_last", "dtype")
 
 
 class Keywords(Settings, Execution, total=False):
@@ -113,10 +113,10 @@ class Store:
         Args:
             task, algorithm: see :func:`fedlib.run`.
             keywords: ``rounds``, ``seed``, ``device``, ``backend``, ``dtype``, ``eval_every``,
-                ``clients_per_round``, ``overrides``, ``progress``, ``chunk_clients`` of
-                :func:`fedlib.run`; ``keep_params`` (default True): store the final parameters too,
-                a run stored without them is answered with empty ``History.params``; ``refresh``
-                (default False): train again although it is stored.
+                ``eval_last``, ``clients_per_round``, ``overrides``, ``progress``,
+                ``chunk_clients`` of :func:`fedlib.run`; ``keep_params`` (default True): store the
+                final parameters too, a run stored without them is answered with empty
+                ``History.params``; ``refresh`` (default False): train again although it is stored.
 
         Raises:
             Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
@@ -131,8 +131,8 @@ class Store:
 
         Args:
             requests: for each run its keywords over the common ones: ``algorithm``, ``rounds``,
-                ``seed``, ``dtype``, ``eval_every``, ``clients_per_round``, ``overrides`` (merged
-                with the common overrides, the request's win).
+                ``seed``, ``dtype``, ``eval_every``, ``eval_last``, ``clients_per_round``,
+                ``overrides`` (merged with the common overrides, the request's win).
             common: the same keywords, and ``device``, ``backend``, ``progress``, ``chunk_clients``,
                 ``keep_params``, ``refresh``.
 
@@ -316,8 +316,8 @@ class Store:
 
         Columns: ``digest``, ``task``, ``preset``, ``data`` (its fingerprint), ``stand_in``,
         ``task_seed``, ``algorithm``, ``client_optimizer``, ``rounds``, ``clients_per_round``,
-        ``batch_size``, ``local_epochs``, ``local_steps``, ``eval_every``, ``dtype``, ``seed`` (of
-        the run; missing where its three differ) and ``seed.init``, ``seed.sampling``,
+        ``batch_size``, ``local_epochs``, ``local_steps``, ``eval_every``, ``eval_last``, ``dtype``,
+        ``seed`` (of the run; missing where its three differ) and ``seed.init``, ``seed.sampling``,
         ``seed.batches``, ``diverged`` (the round, or missing), ``seconds``, ``created``, ``path``
         (of its file); each hyperparameter (see :func:`fedlib.results.reading.hyperparameters`) and
         each task option (``option.alpha``), missing where a run has none, lists as tuples; and of

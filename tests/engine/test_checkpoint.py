@@ -59,7 +59,7 @@ class LateMomentum(fedlib.FedOpt):
 def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(algorithm, tmp_path):
     """And so does what SCAFFOLD's clients remember."""
     task = fedlib.load_task("synthetic", clients=8)
-    how = {"rounds": 7, "eval_every": 2, "clients_per_round": 5}
+    how = {"rounds": 7, "eval_every": 4, "eval_last": 2, "clients_per_round": 5}
     cells = [{"client_lr": lr, "server_lr": 0.01} for lr in (0.01, 1e38, 0.1)]
     configured = [configure(task, algorithm, overrides=cell, **how) for cell in cells]
     whole = execute(configured)

@@ -19,6 +19,7 @@ BAD = [
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
+    ({"eval_last": 0}, "eval_last is 0; allowed: a whole number >= 1"),
     ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
     ({"device": "meta"}, "unknown device 'meta'"),
@@ -70,6 +71,7 @@ def test_digests_name_what_determines_the_numbers(synthetic):
         {"seed": {"batches": 1}},
         {"dtype": "float64"},
         {"eval_every": 2},
+        {"eval_every": 2, "eval_last": 2},
         {"clients_per_round": 5},
         {"overrides": {"client_lr": 0.02}},
         {"overrides": {"form": "printed"}},
@@ -81,6 +83,14 @@ def test_digests_name_what_determines_the_numbers(synthetic):
     other = fedlib.load_task("synthetic", clients=10, seed=1)
     digests += [configure(other, "fedadam", rounds=3)[0].digest]
     assert len({base.digest, *digests}) == len(changes) + 3
+
+
+def test_which_rounds_are_evaluated_has_a_name_only_where_it_is_not_the_usual(synthetic):
+    usual = configure(synthetic, "fedadam", rounds=9, eval_every=4)[0]
+    assert "eval_last" not in usual.as_dict()
+    each = [configure(synthetic, "fedadam", rounds=9, eval_last=m)[0].digest for m in (1, 5)]
+    assert each[0] == each[1]  # every round is evaluated, with either
+    assert configure(synthetic, "fedadam", rounds=9, eval_every=4, eval_last=1)[0] == usual
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "mime_mvr"])
@@ -114,6 +124,33 @@ def test_history_frames(synthetic):
     assert list(clients.columns) == ["client", "split", "metric", "value", "examples"]
     assert len(clients.query("split == 'test' and metric == 'accuracy'")) == 10
     assert set(history.params) == {"linear.weight", "linear.bias"}
+
+
+RULES = [(23, 7, 5), (21, 7, 1), (4, 9, 9), (6, 6, 3)]
+
+
+@pytest.mark.parametrize(("rounds", "every", "last"), RULES)
+def test_every_nth_round_and_each_of_the_last_is_evaluated(rounds, every, last, quadratic):
+    how = {"rounds": rounds, "overrides": {"local_steps": 1}}
+    full = fedlib.run(quadratic, "fedadam", **how).series("loss")
+    run = fedlib.run(quadratic, "fedadam", eval_every=every, eval_last=last, **how)
+    wanted = {0, *range(every, rounds + 1, every), *range(max(1, rounds - last + 1), rounds + 1)}
+    pd.testing.assert_series_equal(run.series("loss"), full[sorted(wanted)])
+    assert run.final("loss", window=last) == full[max(1, rounds - last + 1) :].mean()
+    seen = []
+    ended = fedlib.run(
+        quadratic,
+        "fedadam",
+        eval_every=every,
+        eval_last=last,
+        callback=lambda history: seen.append(history) or len(seen) == rounds - 1,
+        **how,
+    )
+    there = {done for done in wanted if done < rounds} | {rounds - 1}
+    pd.testing.assert_series_equal(ended.series("loss"), full[sorted(there)])
+    axes = {"server_lr": [0.1, 1.0], "eval_every": every, "eval_last": last}
+    frame = fedlib.grid(quadratic, "fedadam", **how, **axes)
+    assert set(frame.loc[frame["split"] == "test", "round"]) == wanted
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.5])

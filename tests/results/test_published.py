@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,13 +16,16 @@ from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import training_score
 from tests.refusals import refused
 
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "results"
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
     task = fedlib.load_task("synthetic", clients=6)
     requests = [{"algorithm": a, "seed": s} for a in ("fedavg", "fedadam") for s in (0, 1)]
-    runs = store.runs(task, requests, rounds=3, overrides={"local_epochs": (1, 3)})
+    rule = {"rounds": 5, "eval_every": 3, "eval_last": 2}
+    runs = store.runs(task, requests, **rule, overrides={"local_epochs": (1, 3)})
     short = store.run(task, "fedavg", rounds=1)
     other = store.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
     return [*runs, short, other]
@@ -79,16 +83,29 @@ def test_the_store_lists_published_runs(made, place):
     assert len(found) and (found["preset"] == "quick").all()
 
 
-@pytest.mark.parametrize("rounds, eval_every", [(230, 50), (230, 7), (40, 10), (3, 3)])
-def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every, quadratic):
-    full = fedlib.run(quadratic, "fedavg", rounds=rounds, eval_every=eval_every)
+def test_a_published_runs_configuration_still_has_the_digest_that_names_it():
+    digests = {}
+    for run in Store(FOLDER, published=[]).stored():
+        digests[run.config.digest] = dataclasses.replace(run.config).digest  # computed anew
+    assert len(digests) > 5000
+    assert [old for old, new in digests.items() if old != new] == []
+
+
+CASES = [(230, 50, 1), (230, 7, 1), (230, 50, 120), (40, 10, 1), (3, 3, 1)]
+
+
+@pytest.mark.parametrize("rounds, eval_every, eval_last", CASES)
+def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every, eval_last, quadratic):
+    how = {"eval_every": eval_every, "eval_last": eval_last}
+    full = fedlib.run(quadratic, "fedavg", rounds=rounds, **how)
     thinned = thin(full, clients=False)
     assert thinned.meta["thinned"] and "thinned" not in full.meta
     assert thinned.clients.empty and not thinned.params and len(full.clients) and full.params
     for metric in full.frame.query("split == 'test'")["metric"].unique():
         pd.testing.assert_series_equal(thinned.series(metric), full.series(metric))
     assert training_score(thinned) == training_score(full)
-    first, last = (full.frame["round"] == 1), (full.frame["round"] > rounds - 100)
+    last = full.frame["round"] > rounds - max(100, eval_last)
+    first = full.frame["round"] == 1
     kept = first | last | (full.frame["round"] % eval_every == 0)
     pd.testing.assert_frame_equal(thinned.frame, full.frame[kept].reset_index(drop=True))
     pd.testing.assert_frame_equal(thin(thinned).frame, thinned.frame)

@@ -131,3 +131,13 @@ def test_settings_are_chosen_on_one_half_of_the_clients_and_reported_on_the_othe
     assert selection.held_out_score(made(task, diverged=3)) == math.inf
     history.clients = history.clients[:0]
     assert selection.held_out_score(history) == math.inf
+
+
+@pytest.mark.parametrize(("rule", "window"), [((20, 1), 120), ((20, 100), 100), ((20, 5), 120)])
+def test_a_run_is_judged_by_six_evaluations_at_least_and_by_100_rounds(rule, window, quadratic):
+    every, last = rule
+    run = fedlib.run(quadratic, "fedavg", rounds=400, eval_every=every, eval_last=last)
+    assert selection.late(run) == window
+    inside = run.series("loss")[lambda series: series.index > 400 - window]
+    assert len(inside) == {100: 100, 120: 6 + (last - 1)}[window]
+    assert run.final("loss", window=window) == inside.mean()
