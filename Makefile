@@ -62,7 +62,7 @@ notebooks: lab  ## the same as lab
 
 # The pictures of the ideas are drawn by their notebooks, which train small problems only.
 figures: setup  ## draw figures/ again: all figures and tables from the published runs, ideas, gallery
-	@$(BIN)/fedlib figures $(ARGS)
+	@FEDLIB_FIGURES=figures $(BIN)/fedlib figures $(ARGS)
 	@FEDLIB_FIGURES=figures $(BIN)/fedlib reproduce --jobs 3 $(IDEAS)
 	@$(BIN)/python -m docs.gallery
 

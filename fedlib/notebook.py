@@ -94,7 +94,7 @@ def start(
         numbers = {key: value for key, value in vars(n).items() if key not in ("preset", "seed")}
     store = Store()
     files.require_writable(store.root)
-    files.require_writable(paths.notebook_figures(preset), "FEDLIB_FIGURES")
+    files.require_writable(paths.preset_figures(preset), "FEDLIB_FIGURES")
     _show_figures()
     # A session prints where a task's data are from.
     logging.getLogger("fedlib.datasets").setLevel(logging.ERROR)
@@ -393,8 +393,8 @@ class Session:
 
     @property
     def figures_root(self) -> Path:
-        """Where this session's figures are written: see :func:`fedlib.paths.notebook_figures`."""
-        return paths.notebook_figures(self.preset)
+        """Where this session's figures are written: see :func:`fedlib.paths.preset_figures`."""
+        return paths.preset_figures(self.preset)
 
     def exercise(self, number: int, answer: Any, right: str, hint: str, digits: int = 3) -> None:
         """Say whether an answer to an exercise is right; what is right stands here as a hash only.

@@ -55,18 +55,17 @@ def figures_root(path: str | os.PathLike[str] | None = None) -> Path:
     return folder(path or os.environ.get("FEDLIB_FIGURES") or project_root() / "figures")
 
 
-def notebook_figures(preset: str) -> Path:
-    """The folder of figures that notebooks draw: ``FEDLIB_FIGURES``, else ``figures/``.
+def preset_figures(preset: str) -> Path:
+    """The folder of figures of a preset's runs: ``FEDLIB_FIGURES``, else ``figures/<preset>/``.
 
-    Where ``figures/`` holds the published ones with their index, as in a checkout, it is
-    ``figures/<preset>/`` instead: no quick run takes the place of a published picture.
+    No run then takes the place of a published picture, which lies in ``figures/`` itself, nor of
+    another preset's.
 
     Raises:
         Error: as :func:`data_root`.
     """
-    root = figures_root()
-    published = not os.environ.get("FEDLIB_FIGURES") and (root / "README.md").is_file()
-    return figures_root(root / preset) if published else root
+    named = os.environ.get("FEDLIB_FIGURES")
+    return figures_root() if named else figures_root(figures_root() / preset)
 
 
 def folder(path: str | os.PathLike[str]) -> Path:

@@ -142,17 +142,12 @@ def test_an_exercise_is_judged_without_its_answer_in_sight(capsys):
         session.exercise(4, 2055561, whole, "", digits=12)
 
 
-@pytest.mark.parametrize("published", [True, False])
-def test_no_notebook_draws_over_published_figures(tmp_path, monkeypatch, published):
+def test_no_notebook_draws_over_published_figures(tmp_path, monkeypatch):
     monkeypatch.delenv("FEDLIB_FIGURES")
-    if published:
-        (tmp_path / "figures").mkdir()
-        (tmp_path / "figures" / "README.md").touch()
     session = notebook.start("10_own")
     data = pd.DataFrame({"a": [1.0]})
     path = session.save(None, "theory/one", data, "One.")
-    folder = tmp_path / "figures" / ("quick" if published else "")
-    assert path == folder / "theory" / "one.html" and path.is_file()
+    assert path == tmp_path / "figures" / "quick" / "theory" / "one.html" and path.is_file()
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,22 @@ def test_what_was_trained_is_at_hand(algorithm, dtype):
     refused(r"give the one it is of: history.model\(task\)", again.model)
 
 
+def test_predictions_are_of_the_test_examples_with_targets_and_clients():
+    # One array for both, as most people have it: train 0..29, test 30.., one example of it twice.
+    test = fedlib.ClientData(X, Y, [[41, 33], [], [36, 33, 30]], ["bob", "nobody", "ann"])
+    one = dataclasses.replace(task(), train=fedlib.ClientData(X, Y, [range(30)]), test=test)
+    history = fedlib.run(one, "fedavg", rounds=2)
+    outputs, places = fedlib.predict(one, history.params), [41, 33, 36, 33, 30]
+    with torch.no_grad():
+        torch.testing.assert_close(outputs, history.model()(X[places]))
+    assert torch.equal(outputs.targets, Y[places])
+    assert outputs.clients.tolist() == ["bob", "bob", "ann", "ann", "ann"]
+    right = (outputs.argmax(1) == outputs.targets).double().mean()
+    assert float(right) == pytest.approx(history.series("accuracy").iloc[-1])
+    assert type(outputs.softmax(1)) is type(outputs[:, 1]) is torch.Tensor  # whose rows may differ
+    assert fedlib.predict(one, history.params, X[:7].numpy()).targets is None
+
+
 def test_a_model_made_with_less_precision_keeps_what_it_learned():
     narrow = dataclasses.replace(task(), model=lambda: Net().bfloat16())
     history = fedlib.run(narrow, "fedavg", rounds=3)

@@ -686,7 +686,7 @@ def figures(
     """Redraw figures and tables from stored runs; never trains.
 
     By default each from laptop or paper, whichever has more of its tasks and runs, and from quick
-    where neither has any.
+    where neither has any. They land in figures/PRESET/ (FEDLIB_FIGURES: in the folder it names).
     """
     from fedlib.reproduction import draw
 

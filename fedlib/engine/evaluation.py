@@ -177,18 +177,35 @@ def evaluate(
     return {name: float(value) for name, value in result.mean.items()}
 
 
+class Predictions(Tensor):
+    """The outputs ``[N, ...]`` of a model, a tensor whose results are ordinary tensors.
+
+    Attributes:
+        targets: ``[N, ...]`` of these examples; None of inputs that were given.
+        clients: the name of each example's client, ``[N]``; None likewise.
+    """
+
+    targets: Tensor | None = None
+    clients: np.ndarray | None = None
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+
 @checked
 @process.alone()
 def predict(
-    task: Task, params: Mapping[str, Tensor], x: Tensor | None = None, *, device: str = "auto"
-) -> Tensor:
+    task: Task, params: Mapping[str, Tensor], x: Any = None, *, device: str = "auto"
+) -> Predictions:
     """The outputs ``[N, ...]`` of a trained model, on the CPU.
 
     Args:
         params: a history's ``params``.
-        x: raw inputs ``[N, ...]``, as the task's data have them; default ``task.test.x``, whose
-            targets are ``task.test.y``.
+        x: raw inputs ``[N, ...]``, as the task's data have them; default the test examples, client
+            after client, in the order of ``task.test.index``. Those that no client of the test
+            data holds are not among them.
         device: see :func:`fedlib.run`.
+
+    Returns:
+        a tensor; of the test examples its ``targets`` and ``clients`` are theirs, row by row.
 
     Raises:
         Error: parameters of another model, or no examples.
@@ -197,17 +214,26 @@ def predict(
         >>> import fedlib
         >>> task = fedlib.load_task("synthetic")
         >>> history = fedlib.run(task, "fedavg", rounds=1)
-        >>> len(fedlib.predict(task, history.params)) == len(task.test.y)
+        >>> outputs = fedlib.predict(task, history.params)
+        >>> float((outputs.argmax(1) == outputs.targets).float().mean()) == history.final()
         True
+        >>> outputs.clients[0]
+        '0'
     """
-    x = task.test.x if x is None else x
-    if not len(x):
-        raise Error("predict: x has no examples")
+    data = task.test
+    if x is not None:
+        if not isinstance(x, Tensor):
+            x = called("predict: x", torch.as_tensor, x)
+        if not x.dim() or not len(x):
+            raise Error("predict: x has no examples")
+        data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
     model, where = _flat(task, params, device)
-    data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
     evaluator = Evaluator(task, model, where, data)
     outputs: Tensor = called("predict: the model on x", evaluator.outputs, model.initial()[None])
-    return outputs.squeeze(0).cpu()
+    made = outputs.squeeze(0).cpu().as_subclass(Predictions)
+    if x is None:
+        made.targets, made.clients = data.y[data.index], np.array(data.ids)[data.codes()]
+    return made
 
 
 def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:

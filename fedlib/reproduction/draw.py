@@ -66,13 +66,15 @@ def draw(
         histories: runs of the figure's tasks, from ``store``; none for a figure without runs.
         preset: that they belong to.
         store: default the standard one.
-        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
+        root: of the figures; default see :func:`fedlib.paths.preset_figures`.
 
     Raises:
         Error: unknown id or preset, no runs, or runs of tasks that the figure does not show.
     """
     chosen = entry(id)
     store = Store() if store is None else store
+    require_preset(preset)
+    root = paths.preset_figures(preset) if root is None else root
     if not chosen.needs_runs:
         if histories:
             raise Error(f"figure {id} is drawn without runs; it takes none")
@@ -81,7 +83,6 @@ def draw(
         raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
     for history in histories:
         require_known(f"task of figure {id}", history.config.task["name"], chosen.notebooks)
-    require_preset(preset)
     tasks = {history.config.task["name"] for history in histories}
     others = [
         task
@@ -124,7 +125,7 @@ def redraw(
     Args:
         ids: see :func:`entries`; default all.
         store: default the standard one.
-        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
+        root: of the figures; default :func:`fedlib.paths.preset_figures`, by what each is from.
         preset: of the runs; default for each figure the one that has runs of most of its tasks
             on the papers' data, see :func:`drawn_from`.
 
@@ -146,7 +147,8 @@ def redraw(
     for chosen in wanted:
         try:
             scale, runs = drawn_from(chosen, stored, preset) if chosen.needs_runs else ("", [])
-            made.append(_draw(chosen, runs, root, scale, store.root.parent).path)
+            place = paths.preset_figures(scale or preset or SMALL) if root is None else root
+            made.append(_draw(chosen, runs, place, scale, store.root.parent).path)
         except Error as problem:
             problems.append(problem)
     if problems:

@@ -348,7 +348,8 @@ def rounds_to(
         reached = []
         for seed, goals in target.groupby(level="seed", sort=False):
             curve = run[run["seed"] == seed]
-            best = np.maximum.accumulate(sign * curve["value"].to_numpy())
+            # NaN reaches nothing.
+            best = np.maximum.accumulate((sign * curve["value"]).fillna(-np.inf).to_numpy())
             places = np.searchsorted(best, sign * goals.to_numpy())
             at = np.append(curve["round"], math.nan if curve.empty else never)
             reached += at[places].tolist()

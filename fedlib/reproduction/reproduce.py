@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 from fedlib import files, plans
 from fedlib.errors import Error
-from fedlib.paths import data_root, folder, notebook_figures, project_root
+from fedlib.paths import data_root, folder, preset_figures, project_root
 from fedlib.plans import check_parameters, named, parameters
 from fedlib.tasks.presets import require_preset
 
@@ -92,7 +92,7 @@ def reproduce(
         work.append((notebook, output / notebook.name, values))
     files.require_writable(output, "--output")
     files.require_writable(data_root() / "runs")
-    files.require_writable(notebook_figures(preset), "FEDLIB_FIGURES")
+    files.require_writable(preset_figures(preset), "FEDLIB_FIGURES")
     makers = set(plans.planned())
     early = [task for task in work if task[0].stem in makers]
     # First those that read, of which 90 takes longest: work that waits for nothing goes beside it.

@@ -150,6 +150,10 @@ def test_rounds_count_to_the_first_evaluation_at_the_target_and_never_is_one_mor
     errors = frame.assign(value=-frame["value"])
     falling = ev.rounds_to(errors, "accuracy", -target, falling=True)
     assert falling.equals(there)
+    for gone in ([0], [2, 3], [5]):  # the first, one or the only evaluation that reaches it
+        holed = frame.assign(value=frame["value"].where(~frame["round"].isin(gone)))
+        reached = min({5, 6, 7, 8} - {*gone})
+        assert ev.rounds_to(holed, "accuracy", target).loc["a", (0, MEAN)] == reached
     with pytest.raises(Missing):
         ev.rounds_to(frame[frame["late"]].drop_duplicates("algorithm"), "accuracy", target)
 

@@ -124,6 +124,31 @@ def test_draw_saves_everything_and_the_same_bytes_again(store, histories, tmp_pa
     assert before == {path: path.read_bytes() for path in before}
 
 
+def test_every_preset_has_its_folder_and_none_the_published_one(
+    quick_pictures, store, histories, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("FEDLIB_FIGURES")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "figures"
+    figure, made = "fedopt/figure_1", {}
+    for preset in ("quick", "laptop"):
+        made[preset] = [as_task(history, "cifar100", preset) for history in histories]
+        for history in made[preset]:
+            put(store, history)
+    ways = [
+        ("laptop", lambda: draw.redraw([figure], store)[0]),  # the largest that there is
+        ("quick", lambda: draw.redraw([figure], store, preset="quick")[0]),
+        ("laptop", lambda: draw.redraw([figure], store, preset="laptop")[0]),
+        ("quick", lambda: draw.draw(figure, made["quick"], store=store).path),
+        ("laptop", lambda: draw.draw(figure, made["laptop"], preset="laptop", store=store).path),
+    ]
+    for preset, way in ways:
+        path = way()
+        assert path == folder / preset / "fedopt" / "figure_1.png"
+        assert json.loads(path.with_suffix(".json").read_text())["presets"] == [preset]
+    assert {path.name for path in folder.iterdir()} == {"quick", "laptop"}
+
+
 def test_a_task_is_shown_alone_and_saved_beside_the_others(
     quick_pictures, store, histories, tmp_path
 ):
