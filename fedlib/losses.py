@@ -81,7 +81,7 @@ class OfTorch:
     """
 
     def __init__(self, loss: Any) -> None:
-        self.loss, self.placed = loss, torch.zeros(0)
+        self.loss, self._placed = loss, dict[tuple[Any, ...], Any]()
         self.__name__ = getattr(getattr(loss, "func", loss), "__name__", type(loss).__name__)
         reduction: Any = getattr(loss, "reduction", None)
         self.ignored: int | None = getattr(loss, "ignore_index", None)
@@ -108,6 +108,19 @@ class OfTorch:
         counts = targets.long() != self.ignored  # in eight bits -100 would be 156
         return counts.flatten(1).sum(1) if counts.dim() > 1 else counts.long()
 
+    def _on(self, outputs: Tensor) -> Any:
+        """The loss on a device and in a type: a copy that stays, as a recorded step may read it.
+
+        Each is of the loss as it was given, so that no weight is rounded twice.
+        """
+        if not isinstance(self.loss, nn.Module):
+            return self.loss
+        changes = [buffer._version for buffer in self.loss.buffers()]
+        place = outputs.device, outputs.dtype, *changes
+        if place not in self._placed:
+            self._placed[place] = copy.deepcopy(self.loss).to(outputs)
+        return self._placed[place]
+
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
         o, y = outputs.flatten(0, 1), targets.flatten(0, 1)
         if o.dim() == y.dim() + 1 and o.shape[-1] == 1:
@@ -126,12 +139,7 @@ class OfTorch:
             y = y.to(o.dtype)
         else:
             raise Error(f"{self.__name__} has outputs {[*o.shape]}, targets {[*y.shape]} a batch")
-        if isinstance(self.loss, nn.Module) and (self.placed.dtype, self.placed.device) != (
-            o.dtype,
-            o.device,
-        ):
-            self.loss, self.placed = self.loss.to(o.device, o.dtype), o.new_zeros(0)
-        each = self.loss(o, y)
+        each = self._on(o)(o, y)
         each = each.flatten(1) if each.dim() > 1 else each.unsqueeze(-1)
         if (counted := self.counted(y)) is not None:
             return (each.sum(-1) / counted.clamp(min=1)).view(targets.shape[:2])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
-import itertools
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -29,8 +29,9 @@ from fedlib.losses import accuracy, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
-# Bytes of a tensor that are read again whenever a task is asked whether it is as it was.
-SMALL = 2**19
+# Bytes of a tensor, and of a partition, that are read again whenever a task is asked whether it is
+# as it was.
+SMALL, PARTITION = 2**19, 2**24
 # Aggregation weights that float32 holds, and their sums.
 WEIGHTS = 1e-30, 1e30
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
@@ -132,6 +133,15 @@ class ClientData:
             sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
             sha.update(_bytes(tensor))
         return hashlib.sha256(repr((sha.hexdigest(), self.ids)).encode()).hexdigest()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if len(self):  # a copy's parts, too, are views of its index
+            self._set(parts=np.split(self.index.numpy(), np.cumsum(self.sizes)[:-1]))
+
+    def limits(self) -> list[tuple[Tensor, int]]:
+        """Its tensors, and up to how many bytes each is read again to see whether it changed."""
+        return [(self.x, SMALL), (self.y, SMALL), (self.index, PARTITION)]
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -375,6 +385,11 @@ RESERVED = (
 SPLITS = ("train", "test", "communication")
 # What of a task decides its numbers.
 PARTS = set("model train test loss metrics transform reduction l2 cohorts pool evaluated".split())
+PARTS.add("by_weights")
+
+
+def _number() -> str:
+    return os.urandom(8).hex()
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -496,14 +511,13 @@ class Task:
     _as_described: list[Any] | None = field(default=None, init=False, repr=False, compare=False)
     # Whether model() gives what it has given before, as far as that is known.
     _shares: bool | None = field(default=None, init=False, repr=False, compare=False)
-    # Which of this process's tasks it is.
-    number: int = field(
-        default_factory=itertools.count().__next__, init=False, repr=False, compare=False
-    )
+    # Names it among the tasks of all processes; anew with each part that is set.
+    number: str = field(default_factory=_number, init=False, repr=False, compare=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in PARTS:  # no longer what the catalogue describes
             super().__setattr__("_as_described", None)
+            super().__setattr__("number", _number())
         if name == "model":  # a module stands for its copies
             if isinstance(value, nn.Module):
                 _require_plain(f"task {self.name}", value)
@@ -520,8 +534,8 @@ class Task:
         """Whether name, options and fingerprint say everything, as of the catalogue's tasks.
 
         Not of one with another part, metric or split, that says another preset, seed or option than
-        it was loaded with, or whose data were changed in place: by torch, or, where they are small,
-        through NumPy.
+        it was loaded with, or whose data or partition were changed in place: by torch, or, where
+        they are small, through NumPy.
         """
         return self._as_described is not None and self._as_described == self._contents()
 
@@ -532,12 +546,14 @@ class Task:
     def _contents(self) -> list[Any]:
         """What shows changes within the parts; of the data's numbers few are read."""
         data = [self.train, self.test, *self.evaluated.values()]
-        tensors = [tensor for each in data for tensor in (each.x, each.y)]
-        versions = [tensor._version for tensor in tensors]
-        sums = [zlib.crc32(_bytes(tensor)) for tensor in tensors if tensor.nbytes <= SMALL]
-        weights = [each.client_weights().tobytes() for each in data]
+        limits = [(t, most) for each in data for t, most in each.limits()]
+        versions = [tensor._version for tensor, _ in limits]
+        sums = [zlib.crc32(_bytes(tensor)) for tensor, most in limits if tensor.nbytes <= most]
+        clients = [part for each in data for part in (each.starts, each.sizes, each.weights)]
+        sums += [zlib.crc32(part.tobytes()) for part in clients if isinstance(part, np.ndarray)]
         parts = [*self.metrics.items(), *self.evaluated, *map(id, data)]
-        return [parts, versions, sums, weights, self.preset, self.seed, dict(self.options)]
+        parts += [list(cast(list[str], each.ids)) for each in data]
+        return [parts, versions, sums, self.preset, self.seed, dict(self.options)]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_as_described": self.described}  # a copy has other tensors
@@ -552,12 +568,13 @@ class Task:
 
         Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
         parameters' names and shapes, and their numbers where a module was given that has them; of
-        any other its number, which no other task has.
+        any other a number that no other task has, of this process or another, nor itself before it
+        was changed.
         """
         if self.described:
             return self.fingerprint
         if not self.version:
-            return f"task {self.number} of its process"
+            return f"task {self.number} {zlib.crc32(repr(self._contents()).encode()):08x}"
         with process.alone():
             process.seed(0)  # for what model() draws beside a module that it gives again
             model = self.new_model()

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from fedlib import losses
 
@@ -29,3 +30,13 @@ def test_cross_entropy_and_its_gradient_equal_torchs(classes, scale):
     (grad_a,) = torch.autograd.grad(a, ours, weights)
     (grad_b,) = torch.autograd.grad(b, theirs, weights)
     assert torch.allclose(grad_a, grad_b, atol=1e-12, rtol=1e-12)
+
+
+def test_a_loss_that_has_been_used_in_float32_keeps_its_float64_weights():
+    weight = torch.tensor([0.1, 0.7], dtype=torch.float64)
+    outputs, targets = torch.randn(1, 6, 2, dtype=torch.float64), torch.arange(6).view(1, 6) % 2
+    loss, untouched = (losses.OfTorch(nn.CrossEntropyLoss(weight=weight)) for _ in range(2))
+    loss(outputs.float(), targets)
+    assert torch.equal(loss(outputs, targets), untouched(outputs, targets))
+    loss.loss.weight.mul_(2)  # and takes a change
+    assert torch.equal(loss(outputs, targets), 2 * untouched(outputs, targets))

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.oracles import Batch
@@ -38,8 +40,12 @@ class Capture:
 
     def __call__(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
+        # Where other threads use the GPU meanwhile, neither they nor the recording shall fail.
+        recording = torch.cuda.graph(
+            graph, self.pool, self.stream, capture_error_mode="thread_local"
+        )
         # The outer one is left in any case: torch does not where a recording fails.
-        with torch.cuda.stream(self.stream), torch.cuda.graph(graph, self.pool, self.stream):
+        with torch.cuda.stream(self.stream), recording:
             loss = work()
 
         def replay() -> Tensor:
@@ -97,6 +103,35 @@ class Recorder:
         return self.step(method, state, batch) if graph is None else graph(state, batch)
 
 
+class _Reads(TorchDispatchMode):
+    """Holds what work inside reads and has not made itself, as a graph reads its memory again.
+
+    Others may let go of it: a loss of the user's, say, whose weights move to another device.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[int, Tensor] = {}
+        self.made = set[int]()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        for tensor in _leaves((args, kwargs)):
+            place = tensor.untyped_storage()._cdata
+            if place not in self.made:
+                self.held.setdefault(place, tensor)
+        results = function(*args, **(kwargs or {}))
+        for tensor in _leaves(results):
+            if (place := tensor.untyped_storage()._cdata) not in self.held:
+                self.made.add(place)
+        return results
+
+
+def _leaves(values: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
 class _Graph:
     """A step that is recorded.
 
@@ -128,7 +163,9 @@ class _Graph:
             loss: Tensor = after["loss"]
             return loss
 
-        self.replay = capture(work)
+        with _Reads() as reads:
+            self.replay = capture(work)
+        self.reads = list(reads.held.values())
 
     def __call__(self, state: State, batch: Batch) -> State:
         map_state(_fill, self.state, state)

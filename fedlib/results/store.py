@@ -401,7 +401,7 @@ def _rows(run: Stored) -> Iterator[dict[str, Any]]:
 
 
 @cache
-def _tell(task: int, why: str) -> None:
+def _tell(task: str, why: str) -> None:
     """Log why a run is not stored, once a task and reason."""
     # Its own name: the command line shows it, and no other warning.
     logging.getLogger("fedlib.unstored").warning("not stored: %s", why)

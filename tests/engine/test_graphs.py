@@ -5,15 +5,21 @@ again here where a GPU would repeat its graph. Whether CUDA repeats it right, th
 """
 
 import copy
+import weakref
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import fedlib
+from fedlib import losses
 from fedlib.engine.graphs import Recorder, _fill
 from fedlib.engine.oracles import Batch
 from fedlib.engine.states import map_state
 from fedlib.engine.vectorized import Vectorized
+from fedlib.models import Softmax
 
 SMALL = {
     "synthetic": {"clients": 12},  # of unequal sizes
@@ -128,3 +134,51 @@ def test_a_step_that_cannot_be_recorded_is_taken_as_it_is(recorded, monkeypatch)
     run = fedlib.run(task, "fedavg", **COMMON)
     assert set(seen[0][0].graphs.values()) == {None}
     assert all(torch.equal(tensor, run.params[key]) for key, tensor in plain.params.items())
+
+
+class Moving:
+    """A loss of a user's that keeps its weights where they were last needed."""
+
+    def __init__(self):
+        self.weight = torch.tensor([0.2, 1.0, 3.0])
+
+    def __call__(self, outputs, targets):
+        self.weight = self.weight.to(outputs)
+        return losses.cross_entropy(outputs, targets) * self.weight[targets]
+
+
+def test_a_graph_holds_what_its_step_reads(monkeypatch):
+    """A recorder that remembers, as CUDA does, where the weights were, and not the weights."""
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(40, 5, generator=draw), torch.randint(3, (40,), generator=draw)
+    data = fedlib.ClientData(x, y, np.split(np.arange(40), 4))
+    replays, init = [], Vectorized.__init__
+
+    def run(weights):
+        def capture(work):
+            loss, places = work(), [weakref.ref(tensor) for tensor in weights()]
+
+            def again():
+                replays.append([place() is not None for place in places])
+                return loss.clone()
+
+            return again
+
+        def with_recorder(self, feed, model):
+            init(self, feed, model)
+            self.recorder = Recorder(self.step, lambda: capture)
+
+        def callback(history):  # when all is recorded
+            if history.frame["round"].max() == 3:
+                fedlib.evaluate(task, {name: p.double() for name, p in history.params.items()})
+
+        monkeypatch.setattr(Vectorized, "__init__", with_recorder)
+        fedlib.run(task, "fedavg", backend="vectorized", callback=callback, **common)
+
+    common = {"rounds": 6, "clients_per_round": 4}
+    moving = Moving()
+    task = fedlib.Task("t", partial(Softmax, 5, 3), data, data, loss=moving, batch_size=5)
+    run(lambda: [moving.weight])
+    task.loss = nn.CrossEntropyLoss(weight=torch.tensor([0.2, 1.0, 3.0]))
+    run(lambda: [part for copy in task.loss._placed.values() for part in copy.buffers()])
+    assert len(replays) > 8 and all(there and all(there) for there in replays)

@@ -2,6 +2,8 @@
 
 import copy
 import logging
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -131,7 +133,16 @@ def flip_a_label(made):
     made.train.y.numpy()[7] ^= 1  # torch does not notice
 
 
+def give_to_the_first(made):
+    made.train.parts[0][:] = made.train.parts[1][0]
+
+
 CHANGES = {
+    "a part": give_to_the_first,
+    "the index": lambda made: made.train.index[:9].fill_(int(made.train.index[9])),
+    "tested examples": lambda made: made.test.parts[2].fill(made.test.parts[2][0]),
+    "where parts start": lambda made: made.train.starts.__setitem__(1, 0),
+    "how many are taken": lambda made: made.train.sizes.__setitem__(0, 5),
     "labels": lambda made: made.train.y.zero_(),
     "one label": flip_a_label,
     "tested inputs": lambda made: made.test.x.mul_(2),
@@ -158,6 +169,34 @@ def test_the_catalogues_task_is_no_longer_described_once_changed(change, copied,
     known.version = "1"
     assert store.run(known, "fedavg", rounds=1).frame.equals(after.frame)
     assert len(store.stored()) == 2
+
+
+OWN = """
+import numpy, sys, torch, fedlib
+x = torch.full((4, 2), float(sys.argv[1]))
+data = fedlib.ClientData(x, torch.tensor([0, 1, 0, 1]), numpy.split(numpy.arange(4), 2))
+task = fedlib.Task("mine", lambda: torch.nn.Linear(2, 2), data, data)
+print(fedlib.engine.configure(task, "fedavg").config.digest)
+"""
+
+
+def test_no_two_tasks_made_by_hand_have_one_digest_nor_one_before_and_after_a_change():
+    def digest(one):
+        return configure(one, "fedavg").config.digest
+
+    run = [sys.executable, "-c", OWN]
+    processes = [subprocess.run([*run, number], capture_output=True) for number in "12"]
+    digests = [process.stdout.decode().strip() for process in processes]
+    assert len(digests[0]) == 16
+    one = task()
+    digests += [digest(one), digest(task()), digest(replace(one)), digest(replace(one, rounds=1))]
+    assert digest(one) == digests[2]
+    for change in (lambda: one.train.y.zero_(), lambda: one.train.parts[0].fill(3)):
+        change()
+        digests.append(digest(one))
+    one.loss = doubled
+    digests.append(digest(one))
+    assert len(set(digests)) == len(digests)
 
 
 @pytest.mark.parametrize("test", ["loss", "gradient"])
