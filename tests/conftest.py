@@ -11,13 +11,10 @@ import torch
 
 import fedlib
 from fedlib import cli, engine
-from fedlib.engine.program import BACKENDS, Program
+from fedlib.engine.program import Program
 from fedlib.errors import Error
 from fedlib.results import Store
 from tests import copies
-from tests.engine.reference import Reference
-
-BACKENDS["reference"] = Reference
 
 
 def _of_one_line(error, *words):

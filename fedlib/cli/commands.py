@@ -46,7 +46,7 @@ Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real,
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
 Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, sampling and batches.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
+Backend = Annotated[str, typer.Option(help="auto, vectorized, parallel or plain.")]
 Dtype = Annotated[str, typer.Option(help="float32, float64 or, on CUDA, tf32.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
 _pairs = partial(typer.Option, metavar="KEY=VALUE")  # which may be repeated

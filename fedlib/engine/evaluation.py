@@ -91,7 +91,11 @@ class Evaluator:
         # Of each metric numerators and denominators, 1 for each example where it has but one value.
         sums: dict[str, list[list[Tensor]]] = {}
         with self.model.evaluating():
-            size = BATCH if self.model.mixes else self._chunk(views, configurations)
+            size = (
+                BATCH
+                if self.model.plain or self.model.mixes
+                else self._chunk(views, configurations)
+            )
             for start in range(0, len(self.index), size):
                 part = slice(start, start + size)
                 y = self.y[self.index[part].to(self.device)]
@@ -243,9 +247,7 @@ def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatMo
     dtype = next((p.dtype for p in model.parameters() if p.requires_grad), torch.float32)
     flat = FlatModel(model, dtype, where)
     if not (flat.carries_rows and task.described):
-        # Nobody has tried it: as if it looked across its batch, and changed its inputs.
-        flat.see_real_examples_only()
-        flat.copies_inputs = True
+        flat.plain = True  # nobody has tried it
     return flat, where
 
 

@@ -20,6 +20,7 @@ from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_request
 from fedlib.engine.config import DTYPES, Configured
 from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
 from fedlib.engine.history import History
+from fedlib.engine.plain import Plain
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, chosen, kept
 from fedlib.engine.strategy import keep_freed_memory
@@ -27,7 +28,12 @@ from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Parallel, Vectorized
 from fedlib.errors import Error, Failure, require_known
 
-BACKENDS: dict[str, type[Vectorized | Parallel]] = {"vectorized": Vectorized, "parallel": Parallel}
+Backend = Vectorized | Parallel | Plain
+BACKENDS: dict[str, type[Backend]] = {
+    "vectorized": Vectorized,
+    "parallel": Parallel,
+    "plain": Plain,
+}
 Keep = Callable[[list[History]], None]
 Callback = Callable[[History], Any]
 # Bytes of a block that the C library hands back to the system when it is freed.

@@ -229,6 +229,8 @@ class FlatModel(Vector):
         self._vmapped = False  # whether it has, once
         self.copies_inputs = False  # whether the model changes its inputs, which are others' too
         self.copyable = True  # whether a copy of the model is one, as one by closures is not
+        # Whether forward passes are one by one, in the module's own parameters.
+        self.plain = False
         trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         if not trained:
             raise Error(f"model {type(model).__name__} has no parameters to train")
@@ -347,6 +349,8 @@ class FlatModel(Vector):
         Args:
             features: return a pair: outputs, and the models' features ``[R, B, F]``.
         """
+        if self.plain:
+            return self._one_by_one(leaves, x, features)
         function = self._with_features if features else self.model
         if leaves[0].dim() == len(self.shapes[0]):
             return self._single(function, leaves, x.squeeze(0))
@@ -394,6 +398,53 @@ class FlatModel(Vector):
                 moved.append(statistics.moved)
         self.statistics.gather(moved, self.model.training)
         return _each_part(lambda *rows: torch.stack(rows), *outputs)
+
+    def _one_by_one(self, leaves: Sequence[Tensor], x: Tensor, features: bool) -> Any:
+        """Row after row, as :meth:`pass_of_one` computes each."""
+        if leaves[0].dim() == len(self.shapes[0]):
+            leaves = [leaf.unsqueeze(0) for leaf in leaves]
+        outputs, rows = [], len(leaves[0])
+        for row in range(rows):
+            with self.statistics.of_row(row), self.holding([leaf[row] for leaf in leaves]):
+                outputs.append(self.pass_of_one(x[row * len(x) // rows], None, features))
+        return _each_part(lambda *each: torch.stack(each), *outputs)
+
+    @contextmanager
+    def holding(self, values: Sequence[Tensor]) -> Iterator[None]:
+        """While open, the module's own parameters, which stay the same objects, have these values.
+
+        Raises:
+            Error: the module has changed one of them in the meantime.
+        """
+        with torch.no_grad():
+            for parameter, value in zip(self.original, values, strict=True):
+                parameter.data.copy_(value)
+        self.statistics.put_values(0)
+        try:
+            yield
+        finally:
+            self.statistics.put(self.statistics.original)
+        for name, parameter, value in zip(self.names, self.original, values, strict=True):
+            if not torch.equal(parameter.nan_to_num(), value.nan_to_num()):
+                raise Error(
+                    f"the model {type(self.model).__name__} changes its parameter {name!r} in its "
+                    "forward pass, as max_norm of an embedding does, which no optimizer would see; "
+                    "compute with a bounded one, for instance torch.renorm(self.weight, 2, 0, 1.0)"
+                )
+
+    def pass_of_one(self, x: Tensor, key: Tensor | None, features: bool = False) -> Any:
+        """Outputs ``[B, ...]`` of the module as it stands, for inputs ``[B, ...]``.
+
+        Args:
+            key: 0-d, of all random numbers of this pass in training mode; or None.
+            features: return a pair: outputs, and the features.
+        """
+        function, x = self._with_features if features else self.model, x.clone()
+        with randomness.masks(key):
+            outputs = seeded(function, x, key) if key is not None else function(x)
+        if self.model.training:
+            self.statistics.take()
+        return _each_part(lambda t: t.to(self.dtype) if t.is_floating_point() else t, outputs)
 
     def _with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = self.model.features(x)  # type: ignore[operator]

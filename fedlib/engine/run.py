@@ -95,8 +95,9 @@ def run(
             ``sampling``, ``batches`` sets them apart. The partition's seed belongs to the task.
         device: ``"auto"`` (CUDA if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
         backend: ``"vectorized"`` (clients and configurations as rows of one program),
-            ``"parallel"`` (a part of the cohort per CPU core), or ``"auto"``: rows for small models
-            and on a GPU, else one part per core; see :mod:`fedlib.engine.strategy`.
+            ``"parallel"`` (a part of the cohort per CPU core), ``"plain"`` (one client after the
+            other, as a loop in PyTorch trains), or ``"auto"``: rows for small models and on a GPU,
+            else one part per core; see :mod:`fedlib.engine.strategy`.
         dtype: ``"float32"`` (on CUDA without TF32), ``"float64"``, or on CUDA ``"tf32"``:
             float32 whose products have 10 bits of mantissa, which takes a fraction of the time.
         eval_every: rounds between evaluations; the initial and the last model are always evaluated.

@@ -16,6 +16,7 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.arguments import whole_tensors
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
+from fedlib.engine.plain import Plain
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import (
     ClientStates,
@@ -50,7 +51,7 @@ class Training:
         config: RunConfig,
         methods: Sequence[Algorithm],
         feed: Feed,
-        backend: Vectorized | Parallel,
+        backend: Vectorized | Parallel | Plain,
         model: FlatModel,
         chunk_clients: int,
     ) -> None:

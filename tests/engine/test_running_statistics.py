@@ -20,7 +20,7 @@ from tests.engine.reference import assert_rows_agree
 from tests.engine.test_checkpoint import interrupted
 from tests.results.test_store import same
 
-BACKENDS = ["vectorized", "reference", "parallel"]
+BACKENDS = ["vectorized", "plain", "parallel"]
 SETTINGS = {"rounds": 3, "dtype": "float64", "clients_per_round": 2}
 # Client 0 trains in batches of 4, 4 and 2 with a batch size of 4, client 1 in 4 and 1.
 PARTS = [list(range(10)), list(range(10, 15)), []]

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import fedlib
 from fedlib.models.layers import Conv2d, Dropout, GroupNorm, Linear
-from tests.engine.reference import assert_rows_agree
+from tests.engine.reference import assert_rows_agree, fedavg
 from tests.refusals import refused
 
 
@@ -301,6 +301,21 @@ def test_rows_are_those_of_one_client_after_the_other(name):
     EVERY[name]().load_state_dict(by_rows)
 
 
+# Those that neither draw nor depend on the order of a batch's examples.
+FIXED = [*MODELS, "BatchNorm2d", "mean", "largest", "attention", "gate", "with rows"]
+
+
+@pytest.mark.parametrize("name", [name for name in FIXED if name != "tamed"])
+def test_the_plain_backend_is_a_loop_in_pytorch(name):
+    whole = fedlib.Task("whole", EVERY[name], DATA, DATA, batch_size=None)
+    how = {"dtype": "float64", "backend": "plain"}
+    overrides = {"client_lr": 0.1, "local_steps": 2}
+    ours = fedlib.run(whole, "fedavg", rounds=2, overrides=overrides, **how).params
+    initial = fedlib.run(whole, "fedavg", rounds=0, dtype="float64").params
+    theirs = fedavg(whole, initial, 2, 0.1, local_steps=2)
+    torch.testing.assert_close(ours, {name: theirs[name] for name in ours}, rtol=1e-9, atol=1e-12)
+
+
 INPLACE = "changes its inputs", "changes its inputs, with rows"
 
 
@@ -517,7 +532,7 @@ def test_a_loss_may_be_infinite_at_outputs_of_zero():
 
 def test_a_model_that_has_no_copies_is_trained_by_one_worker():
     auto = trained(Around)
-    torch.testing.assert_close(auto, trained(Around, backend="reference"))
+    torch.testing.assert_close(auto, trained(Around, backend="plain"))
     torch.testing.assert_close(auto, trained(Around, backend="parallel"))
 
 

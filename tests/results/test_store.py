@@ -55,7 +55,7 @@ def test_a_stored_run_equals_the_computed_one(store, synthetic, no_training):
     first = store.run(synthetic, "fedadam", rounds=2, seed=3)
     same(plain, first)
     no_training()
-    execution = {"backend": "reference", "chunk_clients": 1, "device": "cpu"}  # not in the digest
+    execution = {"backend": "plain", "chunk_clients": 1, "device": "cpu"}  # not in the digest
     second = store.run(synthetic, "fedadam", rounds=2, seed=3, **execution)
     same(plain, second)
     assert first.meta == second.meta

@@ -81,7 +81,7 @@ def test_two_rounds_agree_on_all_backends(name, prepared):
     with threads(2, others=False):
         rows, *others = (
             fedlib.run(task, "fedavg", rounds=2, backend=backend, **common)
-            for backend in ("vectorized", "reference", "parallel")
+            for backend in ("vectorized", "plain", "parallel")
         )
     start = fedlib.run(task, "fedavg", rounds=0, **common)
     assert rows.diverged is None and all(map(math.isfinite, rows.frame["value"]))

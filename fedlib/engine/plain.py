@@ -1,0 +1,245 @@
+"""The plain backend: one client of one configuration after the other, as a loop in PyTorch trains.
+
+The module's own parameters hold a client's numbers, and ``loss.backward()`` gives their gradients.
+Nothing is batched over clients or configurations, so nothing can mix them, and a module need not be
+a function of its parameters. This loop judges the fast backends and trains what they cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import randomness
+from fedlib.algorithms.base import Client, Extra, State
+from fedlib.engine.batches import Feed, Plan, upload
+from fedlib.engine.oracles import Batch
+from fedlib.engine.rows import FlatModel
+from fedlib.engine.states import carry_statistics, kept, map_state, require_field
+from fedlib.engine.vectorized import Sums, Work
+from fedlib.errors import Error
+from fedlib.task import Task
+
+
+class Outcome(NamedTuple):
+    """What one client of one configuration does in a phase.
+
+    Attributes:
+        memory: what it keeps; report: what it sends; tensors ``[1, 1, .]``.
+        loss: ``[1]``, the sum over its batches of their losses times what they count; seen: the sum
+            of what they count.
+    """
+
+    memory: State
+    report: State
+    loss: Tensor
+    seen: float = 0.0
+
+
+class Plain:
+    """Clients and configurations one by one; a client's state is ``[1, 1, .]``.
+
+    Args:
+        feed: the clients' data; model: from here on its forward passes, too, are one by one.
+    """
+
+    def __init__(self, feed: Feed, model: FlatModel) -> None:
+        model.plain = True
+        self.feed, self.model, self.oracle = feed, model, ModuleOracle(feed.task, model)
+
+    @torch.no_grad()
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``).
+
+        Args:
+            chunks: numbers of clients that have examples.
+        """
+        act, memory = getattr(self, phase), work.measured if phase == "measure" else work.memory
+        count, total, seen = len(work.methods), State(), 0.0
+        loss = torch.zeros(count, dtype=self.feed.dtype, device=self.feed.device)
+        for client in np.concatenate(chunks).tolist():
+            outcomes = [act(self._alone(work, c), client, c) for c in range(count)]
+            if outcomes[0].memory:
+                places = memory.reserve(np.array([client]))
+                memory.put(places, map_state(_side_by_side, *(each.memory for each in outcomes)))
+            report = map_state(_side_by_side, *(each.report for each in outcomes))
+            weight = float(work.weights[client])
+            report = map_state(lambda t, weight=weight: weight * t.squeeze(0), report)
+            total = map_state(torch.add, total, report) if total else report
+            loss = loss + torch.cat([each.loss for each in outcomes])
+            seen += outcomes[0].seen
+        return Sums(total, loss, seen)
+
+    def _alone(self, work: Work, c: int) -> Work:
+        """The work of one configuration, with a copy of its server's state."""
+        method = work.methods[c]
+        stacked = type(method).stack([method], self.feed.dtype, self.feed.device)
+        server = kept([c], work.server, len(work.methods))
+        return replace(work, methods=[method], method=stacked, server=server)
+
+    def enroll(self, work: Work, client: int, c: int) -> Outcome:
+        """A client that takes part for the first time makes its memory."""
+        knows, full = self._client(work, client), self._whole(work, client)
+        with self.model.statistics.tracking(work.server.get("statistics")):
+            memory = work.method.client_enroll(work.server, knows, full)
+        return self._outcome(require_field(work.method, "client_enroll", memory), {})
+
+    def measure(self, work: Work, client: int, c: int) -> Outcome:
+        """A client evaluates its whole data."""
+        knows, full = self._client(work, client, work.memory, c), self._whole(work, client)
+        with self.model.statistics.tracking(work.server.get("statistics")):
+            made = work.method.client_measure(work.server, knows, full)
+        parts = dict(zip(("kept", "sent"), made, strict=True))
+        parts = require_field(work.method, "client_measure", parts)
+        return self._outcome(parts["kept"], parts["sent"])
+
+    def train(self, work: Work, client: int, c: int) -> Outcome:
+        """A client takes its local steps."""
+        method, server = work.method, work.server
+        plan = self.feed.plan(np.array([client]), work.round)
+        state = method.client_init(server, self._client(work, client, work.memory, c))
+        state = carry_statistics(server, require_field(method, "client_init", state))
+        state, loss = map_state(lambda t: _axes(t).clone(), state), 0.0
+        seen = self.feed.seen(plan).to(self.feed.device)
+        for step, batch in enumerate(self._batches(plan, self.feed.example_weights(plan))):
+            with self.model.statistics.tracking(state.get("statistics")) as statistics:
+                new = method.client_step(state, batch, self.oracle)
+            state = dict(require_field(method, "client_step", new, "loss"))
+            if "statistics" in server:
+                state["statistics"] = statistics.moved
+            loss = loss + seen[step] * state.pop("loss")
+        memory = method.client_remember(server, state) if method.remembers else {}
+        report = require_field(method, "client_final", method.client_final(server, state))
+        memory = require_field(method, "client_remember", memory)
+        return self._outcome(memory, carry_statistics(state, report), loss, float(seen.sum()))
+
+    def _outcome(
+        self, memory: State, report: State, loss: Tensor | float = 0.0, seen: float = 0.0
+    ) -> Outcome:
+        loss = torch.as_tensor(loss, dtype=self.feed.dtype, device=self.feed.device)
+        if loss.numel() != 1:
+            raise Error(f"client_step gives a loss of shape {(*loss.shape,)}; need one number")
+        return Outcome(map_state(_axes, memory), map_state(_axes, report), loss.view(1), seen)
+
+    def _client(self, work: Work, client: int, memory: Any = None, c: int = 0) -> Client:
+        """What a client of configuration ``c`` knows."""
+        one = np.array([client])
+
+        def of_its_own(states: Any) -> State:
+            # What configurations share was kept once.
+            held: State = states.get(states.places(one))
+            return map_state(lambda t: t[:, min(c, t.shape[1] - 1)].unsqueeze(1), held)
+
+        method, measured = work.method, {}
+        # In halves those who train have measured nothing.
+        if memory is not None and work.measured.count and not method.halves:
+            measured = of_its_own(work.measured)
+        own = of_its_own(memory) if memory is not None and method.remembers else {}
+        counts = upload(self.feed.counts(one, work.round), self.feed.device)
+        return self.feed.client(counts, work.round, own, measured)
+
+    def _batches(self, plan: Plan, weights: Tensor, training: bool = True) -> Iterable[Batch]:
+        """The batches of one client, which have no padding."""
+        host = {"index": plan.index, "weights": weights, "mask": plan.mask}
+        host["keys"] = plan.keys if training else None
+        return self.feed.batches(plan, upload(host, self.feed.device))
+
+    def _whole(self, work: Work, client: int) -> WholeClient:
+        """All data of one client."""
+        plan = self.feed.whole_plan(np.array([client]))
+        weights = self.feed.whole_weights(plan, work.round.config.batch_size)
+        return WholeClient(self.oracle, partial(self._batches, plan, weights, training=False))
+
+
+class ModuleOracle:
+    """``value_and_grad`` by the module's own parameters and ``backward()``: ``x [1, 1, P]``."""
+
+    def __init__(self, task: Task, model: FlatModel) -> None:
+        self.task, self.model = task, model
+
+    def __call__(
+        self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Loss ``[1, 1, 1]`` and gradient ``[1, 1, P]``."""
+        model, module = self.model, self.model.model
+        module.zero_grad()
+        with self._holding(x), torch.enable_grad():
+            each, outputs = self._losses(batch, draw, extra is not None)
+            total = each if extra is None else each + extra(outputs[1].flatten(1)[None, None])[0]
+            if self.task.l2:
+                total = total + self.task.l2 * model.squares(model.original)
+            (total * batch.weights).sum().backward()
+            grads = [p.grad if p.grad is None else p.grad.to_dense() for p in model.original]
+            gradient = model.flatten(grads, (1, 1)).to(x.dtype)
+        module.zero_grad()
+        return self.reduce(each.detach().unsqueeze(0), batch), gradient
+
+    def loss(self, x: Tensor, batch: Batch) -> Tensor:
+        """The loss ``[1, 1, 1]`` alone."""
+        with self._holding(x), torch.no_grad():
+            return self.reduce(self._losses(batch)[0].unsqueeze(0), batch)
+
+    def descend(
+        self, x: Tensor, batch: Batch, lr: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Loss ``[1, 1, 1]`` and ``x - lr * gradient``."""
+        loss, gradient = self(x, batch)
+        return loss, torch.sub(x, lr * gradient, out=out)
+
+    def features(self, x: Tensor, batch: Batch) -> Tensor:
+        """The features ``[1, 1, B, F]`` without dropout."""
+        with self.model.evaluating(running=False), self._holding(x), torch.no_grad():
+            return self.model.pass_of_one(batch.x[0], None, True)[1].flatten(1)[None, None]
+
+    def reduce(self, values: Tensor, batch: Batch) -> Tensor:
+        """Values ``[1, 1, B]`` of examples as they count in the batch's loss, ``[1, 1, 1]``."""
+        return (values * batch.weights.unsqueeze(1)).sum(-1, keepdim=True)
+
+    def _holding(self, x: Tensor) -> AbstractContextManager[None]:
+        return self.model.holding(self.model.views(x.reshape(-1)))
+
+    def _losses(
+        self, batch: Batch, draw: int = 0, features: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Losses ``[1, B]`` of the examples, and outputs with or without features."""
+        key = None if batch.keys is None else batch.keys[0]
+        key = randomness.fold(key, draw) if key is not None and draw else key
+        outputs = self.model.pass_of_one(batch.x[0], key, features)
+        outputs = outputs if features else (outputs,)
+        return self.task.loss(outputs[0].unsqueeze(0), batch.y).to(self.model.dtype), outputs
+
+
+class WholeClient:
+    """One client's whole data: the same batches at every call, added up."""
+
+    def __init__(self, oracle: ModuleOracle, batches: Callable[[], Iterable[Batch]]) -> None:
+        self.oracle, self.batches = oracle, batches
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss ``[1, 1, 1]`` and gradient ``[1, 1, P]``."""
+        with self.oracle.model.evaluating():
+            parts = [self.oracle(x, batch) for batch in self.batches()]
+        loss, gradient = (torch.stack(part).sum(0) for part in zip(*parts, strict=True))
+        return loss, gradient
+
+    def loss(self, x: Tensor) -> Tensor:
+        """Loss ``[1, 1, 1]``."""
+        with self.oracle.model.evaluating():
+            return torch.stack([self.oracle.loss(x, batch) for batch in self.batches()]).sum(0)
+
+
+def _axes(value: Tensor) -> Tensor:
+    """A tensor of one client of one configuration as ``[1, 1, .]``."""
+    return value.reshape((1,) * (3 - value.dim()) + value.shape) if value.dim() < 3 else value
+
+
+def _side_by_side(*parts: Tensor) -> Tensor:
+    """``[1, C, .]`` of C configurations' ``[1, 1, .]``."""
+    return torch.cat(parts, 1)
