@@ -25,7 +25,7 @@ from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import FIVE
 from fedlib.reproduction.claims import NOT_PRINTED, overview
-from fedlib.reproduction.compare import TOLERANCE, compare
+from fedlib.reproduction.compare import AGREES, DIFFERS, TOLERANCE, UNDECIDED, compare
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.evidence import MEAN, NOT_RUN, part_of, winners
 from fedlib.reproduction.fedopt import outcomes
@@ -191,27 +191,54 @@ def _drawn(notebook: str) -> str:
     return "; ".join(f"{k}{'s' * (len(n) > 1)} {', '.join(n)}" for k, n in numbers.items())
 
 
+# Its numbers have chosen what AdaFedAdam's runs train on and measure; see readings_table.
+IN_SAMPLE = ("adafedadam", "Table 5", "synthetic")
+
+
 def agreement_table() -> str:
-    """What ``fedlib compare`` counts of the published runs, a row per paper."""
+    """What ``fedlib compare`` counts of the published runs, a row per paper; apart the table that
+    our reading of AdaFedAdam was chosen by.
+    """
     frame = compared()
-    frame = frame[frame["repeats"] == ""]
+    frame = frame[(frame["repeats"] == "") & frame["printed"].notna()]
+    outcomes = {name: frame["outcome"] == name for name in (AGREES, DIFFERS, UNDECIDED)}
     counts = {
-        "different printed numbers": True,
+        "legible printed numbers": True,
         "with a run": frame["seeds"] > 0,
         "not on a stand-in": frame["data"] == "real",
-        "comparable": frame["fair"],
-        "agree": frame["agrees"],
+        "compared": frame["outcome"] != "",
+        "decisive": outcomes[AGREES] | outcomes[DIFFERS],
+        "agree": outcomes[AGREES],
+        "differ": outcomes[DIFFERS],
+        "cannot be told": outcomes[UNDECIDED],
     }
-    by = frame.assign(**counts).groupby("paper", sort=False)[[*counts]].sum()
-    rows = [(PAPERS[str(paper)], *map(str, row)) for paper, *row in by.itertuples(name=None)]
+    tables_of = frame[["paper", "item", "task"]].itertuples(index=False, name=None)
+    within = pd.Series([each == IN_SAMPLE for each in tables_of], frame.index)
+    names = frame["paper"].map(PAPERS)
+    names = names.mask(within, names + ", Table 5 on Synthetic (in sample)")
+    names = names.mask((frame["paper"] == IN_SAMPLE[0]) & ~within, names + ", others")
+    by = frame.assign(**counts).groupby(names, sort=False)[[*counts]].sum()
+    rows = [(str(name), *map(str, row)) for name, *row in by.itertuples(name=None)]
     return markdown(("paper", *counts), rows)
 
 
-def agreeing(paper: str, item: str, task: str) -> str:
-    """``"14 of 18"``: how many of a printed table's numbers agree, of those that compare."""
+def _outcomes(paper: str, items: str, task: str) -> pd.Series:
+    """How many numbers of printed tables, ``"Table 3 + Table 7"``, have which outcome."""
     frame = compared()
-    shown = frame[(frame["paper"] == paper) & (frame["item"] == item) & (frame["task"] == task)]
-    return f"{shown['agrees'].sum()} of {shown['fair'].sum()}"
+    shown = frame["item"].isin(items.split(" + ")) & (frame["task"] == task)
+    counts = frame.loc[shown & (frame["paper"] == paper), "outcome"].value_counts()
+    return counts.reindex([AGREES, DIFFERS, UNDECIDED], fill_value=0)
+
+
+def agreeing(paper: str, items: str, task: str) -> str:
+    """``"12 of 15"``: how many of printed tables' numbers agree, of those that are decisive."""
+    counts = _outcomes(paper, items, task)
+    return f"{counts[AGREES]} of {counts[AGREES] + counts[DIFFERS]}"
+
+
+def undecided(paper: str, items: str, task: str) -> str:
+    """How many of printed tables' numbers are compared, and cannot be told."""
+    return str(_outcomes(paper, items, task)[UNDECIDED])
 
 
 def readings_table() -> str:
@@ -243,20 +270,23 @@ def scale_table(paper: str) -> str:
     frame = compared()
     whole = (frame["preset"] == "paper") & (frame["rounds"] == frame["printed_rounds"])
     shown = frame[whole & (frame["data"] == "real") & (frame["repeats"] == "")]
-    shown = shown[shown["comparable"] & (shown["paper"] == paper)]
+    shown = shown[shown["printed"].notna() & (shown["paper"] == paper)]
+    several = shown["splits"].max() > 1
     rows = []
     for row in shown.to_dict("records"):
         name = f"{row['row']}, {row['column']}" if row["column"] else row["row"]
         digits = digits_of(row["metric"])
-        printed, ours, spread = (
-            number(row[key], digits) for key in ("printed", "ours", "ours_std")
+        printed, ours, spread, chance = (
+            number(row[key], digits) for key in ("printed", "ours", "ours_std", "chance")
         )
         ours += "" if isnan(row["ours_std"]) else f" ± {spread}"
         where = f"{row['item']}, `{row['task']}`"
-        metric = style.name(row["metric"])
-        rows.append((where, name, metric, printed, ours, str(row["seeds"]), row["note"]))
-    head = ("table, task", "row", "number", "printed", "ours", "seeds", "departs from the paper by")
-    return markdown(head, rows)
+        cells = [where, name, style.name(row["metric"]), printed, ours, str(row["seeds"])]
+        cells += [str(row["splits"])] if several else []
+        rows.append((*cells, str(row["window"]), chance, row["outcome"] or "–", row["note"]))
+    head = ["table, task", "row", "number", "printed", "ours", "seeds"]
+    head += ["splits"] if several else []
+    return markdown((*head, "last rounds", "chance", "outcome", "departs from the paper by"), rows)
 
 
 @cache
@@ -370,9 +400,13 @@ PAGES["results/adafedadam.md"] |= {
     "readings": readings_table,
 }
 MARKS = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-# Numbers in sentences: ``14 of 18<!-- agreeing: adafedadam, Table 5, synthetic -->``.
-NUMBER = re.compile(r"[\d.]+(?: of \d+)?(<!-- (agreeing|tolerance)(?:: (.+?))? -->)")
-FACTS: dict[str, Callable[..., str]] = {"agreeing": agreeing, "tolerance": lambda: f"{TOLERANCE:g}"}
+# Numbers in sentences: ``12 of 15<!-- agreeing: adafedadam, Table 5, synthetic -->``.
+FACTS: dict[str, Callable[..., str]] = {
+    "agreeing": agreeing,
+    "undecided": undecided,
+    "tolerance": lambda: f"{TOLERANCE:g}",
+}
+NUMBER = re.compile(rf"[\d.]+(?: of \d+)?(<!-- ({'|'.join(FACTS)})(?:: (.+?))? -->)")
 
 
 def filled(page: str, text: str) -> str:

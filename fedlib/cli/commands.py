@@ -724,18 +724,37 @@ def compare(
     blocks = [tables.LEGEND]
     for (source, item), part in frame.groupby(["paper", "item"], sort=False):
         shown = tables.in_text(part.rename(columns={"row": "method"}))
-        blocks.append(f"{source}, {item}: {_agreement(part)}\n{shown}")
-    text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
+        heads = textwrap.wrap(f"{source}, {item}{_window(part)}: {_agreement(part)}", 100)
+        blocks.append("\n".join([*heads, shown]))
+    blocks += ["\n".join(textwrap.wrap(f"All: {_agreement(frame)}", 100))]
+    text = "\n\n".join(blocks)
     if as_csv:
         text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
     show(json.loads(frame.to_json(orient="records")), as_json, text)
     tell_damage()
 
 
+def _window(frame: pd.DataFrame) -> str:
+    """Over how many last rounds our numbers are means, in brackets; "" without runs."""
+    windows = frame["window"].dropna()
+    if windows.empty:
+        return ""
+    least, most = windows.min(), windows.max()
+    rounds = f"{least} to {most}" if least < most else str(most)
+    return " (ours after the last round)" if most == 1 else f" (ours over the last {rounds} rounds)"
+
+
 def _agreement(frame: pd.DataFrame) -> str:
-    """How many printed numbers there are, how many of them have runs, compare fairly, and agree."""
-    ran, fair, agree = ((frame["seeds"] > 0).sum(), frame["fair"].sum(), frame["agrees"].sum())
-    return f"{len(frame)} printed numbers, {ran} with runs, {fair} compare fairly, {agree} agree"
+    """How many printed numbers there are, how many of them are compared, and what that says."""
+    counts = frame["outcome"].value_counts()
+    agree, differ, open_ = (counts.get(name, 0) for name in ("agrees", "differs", "cannot be told"))
+    known = f"{len(frame)} printed numbers, {(frame['seeds'] > 0).sum()} with runs"
+    if not agree + differ + open_:
+        return f"{known}, none compared"
+    return (
+        f"{known}, {agree + differ + open_} compared, {agree + differ} decisive: {agree} agree, "
+        f"{differ} differ; {open_} cannot be told"
+    )
 
 
 @app.command(cls=_Command)

@@ -6,7 +6,7 @@ import hashlib
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -36,7 +36,7 @@ class _Markup:
     bold: str
     pair: str
     letter: Callable[[int], str]
-    judged: tuple[str, str] = ("", "")  # of numbers that compare fairly: differs, agrees
+    judged: Mapping[str, str] = field(default_factory=dict)  # by the outcome of a comparison
 
     def name(self, word: object) -> str:
         return self.plain(style.name(str(word)))
@@ -51,12 +51,14 @@ def _letters(number: int) -> str:
     return (_letters(more) if more else "") + chr(ord("a") + last)
 
 
+JUDGED = {"agrees": " =", "differs": " ≠", "cannot be told": " ~"}
 GREY = "{}<br><span style='color: #777'>{}</span>"
 _HTML = _Markup(escape, "<sup>{}</sup>", "<b>{}</b>", GREY, _letters)
-_TEXT = _Markup(str, "[{}]", "{}*", "{} ({})", lambda number: "?", (" ≠", " ="))
+_TEXT = _Markup(str, "[{}]", "{}*", "{} ({})", lambda number: "?", JUDGED)
 LEGEND = (
     "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
-    "[n] how ours departs from the paper, or diverged; = agrees, ≠ does not. More: --json, --csv"
+    "[n] how ours departs from the paper, or diverged. = agrees, ≠ differs, ~ cannot be told:\n"
+    "    chance alone puts more between the two than would count as agreement. More: --json, --csv"
 )
 
 
@@ -289,8 +291,7 @@ def _cell(
     particular = "; ".join(text for text in _clauses(row["note"]) if text not in known)
     ours += spread + markup.raised(_marks([particular], said))
     printed += markup.raised(_marks([row["unclear"]], read, markup.letter))
-    judged = markup.judged[bool(row["agrees"])] if row.get("fair") else ""
-    return markup.pair.format(ours, printed) + judged
+    return markup.pair.format(ours, printed) + markup.judged.get(row.get("outcome", ""), "")
 
 
 def _compact(styler: Styler, caption: str) -> Styler:

@@ -11,7 +11,7 @@ import torch
 from fedlib.engine.fairness import worst
 from fedlib.engine.history import History
 from fedlib.results.reading import split_of
-from fedlib.results.selection import on_half
+from fedlib.results.selection import late, on_half
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Metric:
 
     Attributes:
         series: the metric of a history that says it after each evaluation.
-        window: over how many last rounds it is averaged: None is :meth:`History.window`.
+        window: over how many last rounds it is averaged: None is
+            :func:`fedlib.results.selection.late`.
         split: in which runs are measured; default the test examples.
         factor: from fedlib's unit to the printed one; 100 makes a fraction percent.
         smaller: whether smaller is better.
@@ -39,9 +40,25 @@ class Metric:
         if self.measure is not None:
             return self.measure(history)
         split, alike = self.split(history), f"{self.series}_unweighted"
-        weighted = history.final(self.series, split, self.window)
+        weighted = history.final(self.series, split, self.over(history))
         has_clients = alike in history.metrics(split)
-        return weighted, history.final(alike, split, self.window) if has_clients else np.nan
+        return weighted, history.final(alike, split, self.over(history)) if has_clients else np.nan
+
+    def over(self, history: History) -> int:
+        """Over how many last rounds a run's number is averaged."""
+        return self.window or late(history)
+
+    def jitter(self, history: History) -> float:
+        """The standard deviation that the number has from round to round: that of the series over
+        the rounds of :func:`fedlib.results.selection.late`, divided by the root of how many
+        evaluations it averages. NaN if there are fewer than two, or the run diverged.
+        """
+        if history.diverged is not None or self.series not in history.metrics(self.split(history)):
+            return np.nan
+        rounds, values = history.points(self.series, self.split(history))
+        values = values[rounds > max(0, rounds[-1] - late(history))]
+        averaged = 1 if self.window == 1 else len(values)
+        return float(values.std(ddof=1) / averaged**0.5) if len(values) > 1 else np.nan
 
 
 def _spread(history: History) -> tuple[float, float]:
