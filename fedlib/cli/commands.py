@@ -364,9 +364,15 @@ def run(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Train one algorithm on one task. A run that is stored is answered from disk."""
-    from fedlib import engine
+    """Train one algorithm on one task. A run that is stored is answered from disk.
 
+    On several devices: torchrun --nproc-per-node N -m fedlib run ...
+    """
+    from fedlib import engine
+    from fedlib.engine import ranks
+
+    ranks.join(device)
+    quiet = as_json or ranks.number() > 0
     settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "dtype": dtype}
     settings |= {"eval_every": eval_every, "eval_last": eval_last}
     settings["clients_per_round"] = clients_per_round
@@ -374,11 +380,13 @@ def run(
     _look_here(task, algorithm)
     _require_device(device, backend)
     settings["overrides"] = parse_pairs(set_, "--set")
-    loaded = _load(task, preset, seed, data_root, option, as_json)
+    loaded = _load(task, preset, seed, data_root, option, quiet)
     asked = engine.configure(loaded, algorithm, **settings)
     digest = asked.config.digest  # what cannot be named is refused before it trains
     store = open_store(data_root)
-    (history,) = store.answer([asked], progress=progress(as_json), **execution)
+    (history,) = store.answer([asked], progress=progress(quiet), **execution)
+    if ranks.number() > 0:
+        return
     last, final = {}, {}
     for split, metric in history.frame[["split", "metric"]].drop_duplicates().to_numpy():
         last[f"{split} {metric}"] = history.series(metric, split).iloc[-1]

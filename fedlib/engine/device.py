@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from fedlib.errors import Error, unknown
@@ -22,7 +24,9 @@ def resolve_device(device: str) -> torch.device:
         device(type='cpu')
     """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and "LOCAL_RANK" in os.environ:  # torchrun: a GPU for each process
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         resolved = torch.device(device)
     except RuntimeError:

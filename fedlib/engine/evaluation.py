@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,14 @@ class Evaluator:
     """
 
     def __init__(
-        self, task: Task, model: FlatModel, device: torch.device, data: ClientData
+        self,
+        task: Task,
+        model: FlatModel,
+        device: torch.device,
+        data: ClientData,
+        each: Callable[..., list[Any]] = lambda function, parts: [*map(function, parts)],
     ) -> None:
-        self.task, self.model, self.dtype = task, model, model.dtype
+        self.task, self.model, self.dtype, self.each = task, model, model.dtype, each
         self.x = data.x if reads(task.transform) else data.x.to(device)
         self.y, self.device = data.y.to(device), device
         self.index = data.index.to(self.x.device)
@@ -87,35 +93,38 @@ class Evaluator:
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Evaluated:
         """Evaluate ``x [C, P]``."""
-        views, configurations = self.model.views(x), len(x)
-        # Of each metric numerators and denominators, 1 for each example where it has but one value.
-        sums: dict[str, list[list[Tensor]]] = {}
+        views = self.model.views(x)
         with self.model.evaluating():
-            size = (
-                BATCH
-                if self.model.plain or self.model.mixes
-                else self._chunk(views, configurations)
-            )
-            for start in range(0, len(self.index), size):
-                part = slice(start, start + size)
-                y = self.y[self.index[part].to(self.device)]
-                counted = counted_labels(self.task.loss, y)
-                y = y.expand(configurations, *y.shape)
-                outputs = self.model.rows(views, self.inputs(part))
-                functions = {"loss": self.task.loss, **metrics_of(self.task, outputs[0], self.y)}
-                for name, function in functions.items():
-                    what = f"task {self.task.name}: {name}"
-                    values = each_examples(what, called(what, function, outputs, y), y)
-                    if name == "loss" and counted is not None:
-                        values = values[0] * counted, counted.expand(y.shape[:2])
-                    pair = (*values, torch.ones_like(values[0]))[:2]
-                    sums.setdefault(name, []).append([p.to(self.device, self.dtype) for p in pair])
+            whole = self.model.plain or self.model.mixes
+            size = BATCH if whole else self._chunk(views, len(x))
+            parts = [slice(start, start + size) for start in range(0, len(self.index), size)]
+            values = self.each(partial(self._values, views), parts)
         mean, clients = {}, {}
-        for name, parts in sums.items():
-            above, below = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
+        for name in values[0]:
+            pairs = zip(*(part[name] for part in values), strict=True)
+            above, below = (torch.cat(tensors, 1).to(self.device) for tensors in pairs)
             mean[name] = above @ self.weights / (below @ self.weights)
             clients[name] = self._by_client(above) / self._by_client(below)
         return Evaluated(mean, clients)
+
+    def _values(self, views: list[Tensor], part: slice) -> dict[str, list[Tensor]]:
+        """Of each metric numerators and denominators ``[C, B]`` of some examples, 1 for each
+        example where it has but one value.
+        """
+        y = self.y[self.index[part].to(self.device)]
+        counted = counted_labels(self.task.loss, y)
+        y = y.expand(len(views[0]), *y.shape)
+        outputs = self.model.rows(views, self.inputs(part))
+        pairs = {}
+        functions = {"loss": self.task.loss, **metrics_of(self.task, outputs[0], self.y)}
+        for name, function in functions.items():
+            what = f"task {self.task.name}: {name}"
+            values = each_examples(what, called(what, function, outputs, y), y)
+            if name == "loss" and counted is not None:
+                values = values[0] * counted, counted.expand(y.shape[:2])
+            pair = (*values, torch.ones_like(values[0]))[:2]
+            pairs[name] = [p.to(self.device, self.dtype) for p in pair]
+        return pairs
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from fedlib import files, process, randomness
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine import fitting, modules, strategy
+from fedlib.engine import fitting, modules, ranks, strategy
 from fedlib.engine.batches import Feed
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
 from fedlib.engine.config import DTYPES, Configured
@@ -25,13 +25,14 @@ from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, chosen, kept
 from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
-from fedlib.engine.vectorized import Parallel, Vectorized
+from fedlib.engine.vectorized import Distributed, Parallel, Vectorized
 from fedlib.errors import Error, Failure, require_known
 
-Backend = Vectorized | Parallel | Plain
+Backend = Vectorized | Parallel | Distributed | Plain
 BACKENDS: dict[str, type[Backend]] = {
     "vectorized": Vectorized,
     "parallel": Parallel,
+    "distributed": Distributed,
     "plain": Plain,
 }
 Keep = Callable[[list[History]], None]
@@ -43,6 +44,11 @@ LARGE_BLOCK = 2**20
 def require_backend(name: str) -> None:
     """Require one of :data:`BACKENDS`, or that it be chosen."""
     require_known("backend", name, ("auto", *BACKENDS))
+    if name == "distributed" and ranks.count() == 1:
+        raise Error(
+            "backend 'distributed' needs several processes: torchrun --nproc-per-node 2 -m fedlib "
+            "run ..., or torch.distributed.init_process_group in a script that torchrun starts"
+        )
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
@@ -108,7 +114,7 @@ class Program:
             self.strategy.chunk_clients,
         )
         self.evaluators = {
-            split: Evaluator(self.task, self.model, device, data)
+            split: Evaluator(self.task, self.model, device, data, ranks.shared)
             for split, data in evaluated(self.task).items()
         }
         self.record = Recorder(self.task, self.configs)
@@ -162,16 +168,23 @@ class Program:
         self, progress: bool, checkpoint: Checkpoint, keep: Keep | None, asked: list[int]
     ) -> list[History]:
         """:meth:`run` with a checkpoint, which is gone when the histories are kept."""
-        files.require_writable(checkpoint.path.parent, "FEDLIB_DATA or checkpoint=")
-        saved = checkpoint.load(self.device)
+        if ranks.number() == 0:
+            files.require_writable(checkpoint.path.parent, "FEDLIB_DATA or checkpoint=")
+        own = ranks.number() == 0
+        saved = checkpoint.load(self.device) if own else None
+        if ranks.count() > 1:
+            saved = ranks.moved(ranks.first(ranks.moved(saved, "cpu")), self.device)
         now = self._start() if saved is None else self.restore(saved)
 
         def between(now: Progress, failed: bool) -> None:
+            if ranks.count() > 1 and not failed:  # all end after the same round
+                asked[:] = next((numbers for numbers in ranks.gather(asked) if numbers), [])
             finished = now.done == self.config.rounds or not now.alive
             # A finished run that will be kept is not worth a checkpoint.
             wanted = failed or (asked and not (finished and keep))
             if wanted or (checkpoint.due(now.done) and not finished):
-                checkpoint.save(self.snapshot(now))
+                if own:
+                    checkpoint.save(self.snapshot(now))
                 if asked:
                     what = f"stopped after round {now.done}; the state is in {checkpoint.path}"
                     raise Stopped(asked[0], what)
@@ -191,7 +204,8 @@ class Program:
                         "goes on from there"
                     ) from None
                 raise
-        checkpoint.discard()
+        if own:
+            checkpoint.discard()
         if asked and keep is not None:
             what = f"stopped after round {now.done}, the last one; the run is stored"
             raise Stopped(asked[0], what)
@@ -213,7 +227,7 @@ class Program:
             total=self.config.rounds,
             desc=self._title(),
             unit="round",
-            disable=not progress,
+            disable=not progress or ranks.number() > 0,
             miniters=1,
             leave=not self.place or None,
         )
@@ -227,7 +241,8 @@ class Program:
                 if self.callback is None:
                     continue
                 try:
-                    stop = self.callback(*self._histories(now))
+                    own = ranks.number() == 0
+                    stop = ranks.first(self.callback(*self._histories(now)) if own else None)
                 except Exception:
                     between(now, True)
                     raise
@@ -336,6 +351,7 @@ class Program:
             "backend": self.strategy.backend,
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
+            **({"ranks": ranks.count()} if ranks.count() > 1 else {}),
             "seconds": round(now.spent, 3),
             "seconds_per_round": now.seconds / max(1, now.done),
         }

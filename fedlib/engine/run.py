@@ -10,15 +10,18 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
+import torch
 
 from fedlib import process
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked, shown, whole
+from fedlib.engine import ranks
 from fedlib.engine.checkpoint import Checkpoint
-from fedlib.engine.config import Configured, configure, unnamed
-from fedlib.engine.device import resolve_device
+from fedlib.engine.config import DTYPES, Configured, configure, unnamed
+from fedlib.engine.device import SHARE, free_bytes, resolve_device
 from fedlib.engine.history import COLUMNS, History, frame_of
 from fedlib.engine.program import Callback, Keep, Program, require_backend
+from fedlib.engine.states import remembered
 from fedlib.engine.strategy import chunk_numbers
 from fedlib.errors import Error
 from fedlib.task import Task, refuse_in_a_plan
@@ -32,7 +35,7 @@ def programs(configured: Sequence[Configured], device: str | None = None) -> lis
 
     Args:
         device: given, a program has no more configurations than fit: one client of each is at most
-            what this device trains at once.
+            what this device trains at once, and what their clients remember has room.
     """
     groups: dict[Any, list[int]] = {}
     for position, (config, method, task) in enumerate(configured):
@@ -44,10 +47,22 @@ def programs(configured: Sequence[Configured], device: str | None = None) -> lis
         if device is not None and len(group) > 1:
             model = configured[group[0]].task.new_model()
             size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-            most = max(1, chunk_numbers(resolve_device(device)) // max(1, size))
+            most = _most(configured[group[0]], size, resolve_device(device))
             count = math.ceil(len(group) / most)
         parts += [part.tolist() for part in np.array_split(group, count)]
     return parts
+
+
+def _most(run: Configured, size: int, device: torch.device) -> int:
+    """How many configurations of a model of ``size`` parameters a program has at most."""
+    most, config = chunk_numbers(device) // max(1, size), run.config
+    free = free_bytes(device) if run.method.remembers else None
+    if free is not None:  # clients' memories take their share of the device, or of the host
+        free = max(free, free_bytes(torch.device("cpu")) or 0)
+        cohort, population = config.clients_per_round, len(run.task.train)
+        each = remembered(population, cohort, config.rounds, size) * DTYPES[config.dtype].itemsize
+        most = min(most, int(SHARE * free / each))
+    return max(1, most)
 
 
 # One seed, seeds apart by what they draw (see :func:`run`), or several.
@@ -245,6 +260,9 @@ def execute(
         if reason := unnamed(run):
             raise Error(f"no checkpoint without a version: {reason}")
     where = resolve_device(device)
+    digests = [run.config.digest for run in configured]
+    if any(others != digests for others in ranks.gather(digests)):
+        raise Error("the ranks were asked for different runs; give each the same")
     groups = programs(configured, device)
     histories: dict[int, History] = {}
     for number, positions in enumerate(groups, 1):

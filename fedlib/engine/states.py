@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedlib.arguments import shown
 from fedlib.component import State
-from fedlib.engine.device import free_bytes
+from fedlib.engine.device import SHARE, free_bytes
 from fedlib.errors import Error, Failure
 
 # What a server's state may have beside tensors, one for all configurations.
@@ -182,11 +182,17 @@ class ClientStates:
     """A state per client, kept for the clients seen so far.
 
     Every tensor is ``[seen, C, .]``; memory grows with the clients seen, not with the population.
+
+    Args:
+        device: where the states are used; home: where they are kept, by default there, too. On the
+            host beside a GPU they are pinned, and those of a round's clients travel.
     """
 
-    def __init__(self, population: int, device: torch.device) -> None:
+    def __init__(
+        self, population: int, device: torch.device, home: torch.device | None = None
+    ) -> None:
         self.slots = np.full(population, -1)
-        self.device = device
+        self.device, self.home = device, home or device
         self.count = 0
         self.tensors: State = {}
         self._lock = threading.Lock()
@@ -218,11 +224,18 @@ class ClientStates:
         Raises:
             Error: it has other fields than those that are kept.
         """
-        places = places.to(self.device)
+        places, pinned = places.to(self.home), self.home != self.device
+        state = map_state(lambda t: t.to(self.home), state)
 
         def write(old: Tensor, value: Tensor) -> Tensor:
             if len(old) < self.count:
-                room = old.new_zeros(self._room(old), *old.shape[1:])
+                room = torch.zeros(
+                    self._room(old),
+                    *old.shape[1:],
+                    dtype=old.dtype,
+                    device=old.device,
+                    pin_memory=pinned,
+                )
                 room[: len(old)] = old
                 old = room
             old[places] = value
@@ -247,7 +260,7 @@ class ClientStates:
         """
         size = math.prod(old.shape[1:]) * old.element_size()
         most = min(max(self.count, 2 * len(old)), len(self.slots))
-        free = free_bytes(self.device) if most * size > FREE_BYTES else None
+        free = free_bytes(self.home) if most * size > FREE_BYTES else None
         if free is None or most * size <= free:
             return most
         if self.count * size > free:
@@ -261,11 +274,12 @@ class ClientStates:
     def get(self, places: Tensor) -> State:
         """The states at ``places [M]``, tensors ``[M, C, .]``."""
         with self._lock:
-            places = places.to(self.device)
-            return map_state(lambda t: t[places], self.tensors)
+            places = places.to(self.home)
+            return map_state(lambda t: t[places].to(self.device), self.tensors)
 
     def keep(self, configurations: Tensor) -> None:
         """Forget all configurations but these (positions along the second axis)."""
+        configurations = configurations.to(self.home)
         self.tensors = map_state(
             lambda t: t if t.shape[1] == 1 else t[:, configurations], self.tensors
         )
@@ -278,4 +292,38 @@ class ClientStates:
     def load_state_dict(self, state: State) -> None:
         """Take up what :meth:`state_dict` gave."""
         self.slots, self.count = state["slots"].cpu().numpy(), state["count"]
-        self.tensors = state["tensors"]
+        self.tensors = map_state(lambda t: t.to(self.home), state["tensors"])
+
+
+def remembered(population: int, cohort: int, rounds: int, size: int) -> int:
+    """Numbers that a method's clients will remember for one configuration, one of the model's
+    ``size`` for each: of the clients that uniform cohorts are expected to have seen in the end.
+
+    Example:
+        >>> remembered(500, 10, 4000, 100) == 500 * 100 > remembered(342_477, 50, 1500, 100)
+        True
+    """
+    unseen = (1 - min(1.0, cohort / population)) ** rounds
+    return math.ceil(population * (1 - unseen)) * size
+
+
+def home(device: torch.device, numbers: int, itemsize: int) -> torch.device:
+    """Where so many numbers of clients' memories fit: on the device, or else on the host.
+
+    Raises:
+        Failure: neither there.
+    """
+    needed, host = numbers * itemsize, torch.device("cpu")
+    if needed <= FREE_BYTES:
+        return device
+    free = free_bytes(device)
+    if free is None or needed <= SHARE * free:
+        return device
+    free = free_bytes(host)
+    if device != host and (free is None or needed <= SHARE * free):
+        return host
+    raise Failure(
+        f"what the clients remember would take {needed / 2**30:,.1f} GiB by the last round, but "
+        f"{(free or 0) / 2**30:,.1f} GiB are free; take fewer clients or rounds, a smaller model, "
+        "or a method whose clients remember nothing"
+    )

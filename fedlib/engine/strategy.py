@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from fedlib import process
+from fedlib.engine import ranks
 from fedlib.engine.device import SHARE, free_bytes
 
 # mallopt's parameters (malloc.h), and what they are set to.
@@ -97,6 +98,10 @@ def pick(
         numbers = configurations * min(fitting, cohort) * size
         return device.type == "cpu" and numbers <= ONE_THREAD_NUMBERS
 
+    if backend == "auto" and ranks.count() > 1:
+        backend = "distributed"
+    if backend == "distributed" and chunk_clients is None:
+        fitting = min(fitting, math.ceil(cohort / ranks.count()))
     if backend == "auto":
         alone = device.type != "cpu" or many == 1 or cohort == 1 or small() or stacked
         backend = "vectorized" if alone else "parallel"

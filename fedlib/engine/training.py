@@ -23,11 +23,13 @@ from fedlib.engine.states import (
     alike,
     beside,
     carry_statistics,
+    home,
     kept,
     map_state,
+    remembered,
     require_field,
 )
-from fedlib.engine.vectorized import Parallel, Sums, Vectorized, Work
+from fedlib.engine.vectorized import Distributed, Parallel, Sums, Vectorized, Work
 from fedlib.errors import Error
 
 
@@ -51,7 +53,7 @@ class Training:
         config: RunConfig,
         methods: Sequence[Algorithm],
         feed: Feed,
-        backend: Vectorized | Parallel | Plain,
+        backend: Vectorized | Parallel | Distributed | Plain,
         model: FlatModel,
         chunk_clients: int,
     ) -> None:
@@ -62,12 +64,20 @@ class Training:
         weights = torch.ones_like(weights) if methods[0].uniform else weights
         # A client without examples takes no part, whatever its weight.
         self.weights = weights * torch.from_numpy(self.examples > 0)
-        self.memory = ClientStates(len(self.examples), feed.device)
+        self.memory = ClientStates(len(self.examples), feed.device, self._home())
         self.measured = ClientStates(len(self.examples), feed.device)
         self.floats = 0, 0
         self._stacked: tuple[list[int], Algorithm] | None = None
         # Of a class that is not fedlib's: which of the server's functions draw random numbers.
         self._brought, self._draws = bool(methods[0].versions()), dict[str, bool]()
+
+    def _home(self) -> torch.device:
+        """Where the clients' memories are kept."""
+        if not self.methods[0].remembers:
+            return self.feed.device
+        config, population = self.config, len(self.examples)
+        numbers = remembered(population, config.clients_per_round, config.rounds, self.model.size)
+        return home(self.feed.device, len(self.methods) * numbers, self.feed.dtype.itemsize)
 
     def stack(self, alive: list[int]) -> Algorithm:
         """The configurations at these positions as one method with hyperparameters ``[C, 1]``."""

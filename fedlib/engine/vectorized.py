@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
 from fedlib.arguments import whole_tensors
+from fedlib.engine import ranks
 from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.graphs import Capture, Recorder
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
@@ -329,6 +330,37 @@ class Parallel:
         ]
         sums: Sums = reduce(operator.iadd, [job.result() for job in jobs])
         return sums
+
+
+class Distributed:
+    """The ranks of torch.distributed, each with a part of the cohort, as :class:`Parallel`'s cores.
+
+    Rank r of R does the chunks r, r + R, ...; the ranks' sums are added in order, on every rank, so
+    the numbers are those of R cores. What clients remember is sent to all, since a client's next
+    round may be another rank's.
+    """
+
+    def __init__(self, feed: Feed, model: FlatModel) -> None:
+        self.worker = Vectorized(feed, model)
+
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """See :meth:`Vectorized.total`; each rank does a share of the chunks."""
+        own, part = chunks[ranks.number() :: ranks.count()], None
+        remembers = work.method.remembers and phase != "measure"
+        if own:
+            sums, clients = self.worker.total(phase, work, own), np.concatenate(own)
+            memory = work.memory.get(work.memory.places(clients)) if remembers else {}
+            state = {"reports": sums.reports, "loss": sums.loss, "memory": memory}
+            part = ranks.moved(state, "cpu"), sums.seen, clients
+        totals = []
+        for rank, sent in enumerate(ranks.gather(part)):
+            if sent is not None:
+                state, seen, clients = ranks.moved(sent[0], work.memory.device), *sent[1:]
+                if state["memory"] and rank != ranks.number():
+                    work.memory.put(work.memory.reserve(clients), state["memory"])
+                totals.append(Sums(state["reports"], state["loss"], seen))
+        total: Sums = reduce(operator.iadd, totals)
+        return total
 
 
 def _first(state: State, clients: int) -> State:

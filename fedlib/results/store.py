@@ -15,6 +15,7 @@ import pandas as pd
 from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
+from fedlib.engine import ranks
 from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import TRAINING_KEYS, Settings, unnamed
 from fedlib.engine.history import History, frame_of
@@ -187,11 +188,13 @@ class Store:
         there = {} if refresh else self.paths()
         found = {digest: sound(there[digest], digest) for digest in unique if digest in there}
         histories = {digest: run for digest, run in found.items() if run is not None}
+        histories = ranks.first(histories)
         wanted = [run for digest, run in unique.items() if digest not in histories]
 
         def keep(made: Sequence[History]) -> None:
             pairs = [(unique[history.config.digest].task, history) for history in made]
-            for stored in write_runs(self.root, pairs, keep_params):
+            own = ranks.number() == 0
+            for stored in write_runs(self.root, pairs, keep_params) if own else made:
                 histories[stored.config.digest] = stored
 
         for name in {run.config.task["name"] for run in wanted}:
