@@ -1,6 +1,8 @@
 """Requests that are refused, runs that diverge, and what histories say."""
 
 import dataclasses
+import math
+import sys
 import threading
 
 import numpy as np
@@ -9,8 +11,10 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine import configure
+from fedlib.engine import configure, programs
+from fedlib.engine.device import SHARE
 from fedlib.engine.fairness import fairness
+from fedlib.engine.states import home
 from tests.refusals import refused
 
 BAD = [
@@ -256,3 +260,27 @@ def test_a_run_that_was_stopped_counts_the_rounds_it_did():
     assert history.meta["seconds_per_round"] > 1e-5
     assert repr(history).endswith("1000000 rounds, stopped after round 1)")
     assert threading.active_count() == threads
+
+
+def test_memories_of_clients_decide_how_many_configurations_train_together(monkeypatch):
+    """A softmax has 610 numbers; four cohorts of 6 are expected to see 11.25 of 12 clients."""
+    task = fedlib.load_task("synthetic", clients=12)
+    seen = 12 * (1 - 0.5**4)
+    each = math.ceil(seen) * 610 * 4
+    module = sys.modules["fedlib.engine.run"]  # fedlib.engine.run is the function
+    monkeypatch.setattr(module, "free_bytes", lambda device: each * 2 / SHARE + 1)
+    how = {"rounds": 4, "clients_per_round": 6}
+    cells = [{"client_lr": rate} for rate in (0.1, 0.2, 0.3, 0.4, 0.5)]
+    for name, sizes in (("scaffold", [2, 2, 1]), ("fedavg", [5])):
+        runs = [configure(task, name, overrides=cell, **how) for cell in cells]
+        assert [len(group) for group in programs(runs, "cpu")] == sizes
+    with monkeypatch.context() as patch:
+        patch.setattr("fedlib.engine.states.FREE_BYTES", 0)
+        patch.setattr("fedlib.engine.states.free_bytes", lambda device: each - 1)
+        with pytest.raises(fedlib.Error, match="clients remember would take"):
+            fedlib.run(task, "scaffold", **how)
+    place = {"cuda": 1000, "cpu": 10**6}
+    monkeypatch.setattr("fedlib.engine.states.FREE_BYTES", 0)
+    monkeypatch.setattr("fedlib.engine.states.free_bytes", lambda device: place[device.type])
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [home(cuda, numbers, 4) for numbers in (200, 201)] == [cuda, cpu]
