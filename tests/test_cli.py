@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import fedlib
 from fedlib import datasets
-from fedlib.datasets import catalogue
+from fedlib.datasets import catalogue, fetching
 from fedlib.reproduction import draw
 from tests import copies
 
@@ -37,7 +36,11 @@ MISTAKES = [
     (["data", "import", "mine", "."], ": its images cannot be read: "),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "prepare", "mnits"], "unknown data set to prepare 'mnits': did you mean 'mnist'"),
-    (["data", "prepare", "femnist"], "import a copy of another with 'fedlib data import NAME"),
+    (["data", "prepare", "rare_words"], "import a copy of another with 'fedlib data import NAME"),
+    (["data", "prepare"], "give a data set, or --preset laptop, or --notebook 12"),
+    (["data", "prepare", "mnist", "--notebook", "12"], "give a data set, or --preset laptop"),
+    (["data", "prepare", "--preset", "laptop", "--overwrite"], "--overwrite is for one data set"),
+    (["data", "prepare", "--notebook", "99"], "unknown notebook with a plan '99'"),
     (["data", "prepare", "mnist", "--from", "."], "there is no train-images-idx3-ubyte.gz in ."),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
@@ -124,8 +127,10 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     (line,) = [line for line in listed if line.startswith("ag_news")]
     folder = own_folders / "data" / "prepared" / "ag_news"
     size = sum(file.stat().st_size for file in folder.iterdir())
-    shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "AG", "News", "ag_news"]
-    assert line.split() == shown
+    shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "ag_news", "(0", "MB)"]
+    assert line.split() == [*shown, "ag_news"]
+    (line,) = [line for line in listed if "prepare femnist_105 (86 MB)" in line]
+    assert line.endswith("12 13 20 24 31 32 33 38")
     command.refused("with overwrite=True, or --overwrite", "data", "prepare", "ag_news")
     card = command.json("data", "prepare", "ag_news", "--overwrite", "--from", str(news))
     assert card["counts"]["train"] == 2000
@@ -137,9 +142,8 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
 def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_130(
     command, news, own_folders, monkeypatch
 ):
-    class Bar(torch.hub.tqdm):
-        def update(self, n=1):
-            raise KeyboardInterrupt
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
 
     whole = (news / "test.csv").read_bytes()
     (news / "test.csv").write_bytes(whole[:-2] + b"x\n")
@@ -147,7 +151,7 @@ def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_130(
     assert status == 1 and "nothing was prepared" in err and err.count("\n") == 1
     (news / "test.csv").write_bytes(whole)
     with monkeypatch.context() as patched:
-        patched.setattr(torch.hub, "tqdm", Bar)
+        patched.setattr(fetching, "urlopen", stopped)
         status, _, err = command("data", "prepare", "ag_news")
     assert (status, err) == (130, "fedlib: interrupted\n")
     raw, prepared = own_folders / "data" / "raw" / "ag_news", own_folders / "data" / "prepared"

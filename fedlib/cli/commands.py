@@ -259,41 +259,106 @@ def _figures() -> dict[str, dict[str, str]]:
 
 @data.command("list", cls=_Command)
 def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
-    """Known data sets, which of them are prepared, their size on disk, and the tasks they serve."""
+    """Known data sets: which are prepared and how large, how to get them, whose laptop runs they
+    open.
+    """
     from fedlib import datasets
+    from fedlib.datasets.catalogue import editions
 
+    notebooks = _needed((), "laptop") if (paths.project_root() / "notebooks").is_dir() else {}
     cards: list[dict[str, Any]] = []
-    rows = [("name", "prepared", "size", "get it by", "title", "tasks")]
+    rows = [("name", "prepared", "size", "fedlib data ...", "laptop runs of notebooks; or tasks")]
     for name in datasets.names(data_root):
-        downloads = [file.name for file in getattr(datasets.SOURCES.get(name), "files", ())]
-        card = {**datasets.info(name, data_root), "downloads": downloads}
+        known = list(editions(name).values())
+        opens = {item.name: notebooks.get(item.name, []) for item in known}
+        card = datasets.info(name, data_root)
+        card |= {"editions": {item.name: item.size for item in known}, "notebooks": opens}
         cards.append(card)
         state = "stand-in" if card.get("stand_in_is") else "no"
         state = "broken" if "error" in card else "yes" if card["prepared"] else state
         size = f"{card['bytes'] / 1e6:.1f} MB" if "bytes" in card else "-"
         tasks = ", ".join(card.get("tasks", ())) or "-"
-        way = "prepare" if downloads else "import"
-        rows.append((name, state, size, way, card.get("title", ""), tasks))
+        ways = [(f"prepare {item.name} ({item.size / 1e6:,.0f} MB)", item.name) for item in known]
+        other = "-" if card.get("built_in") else f"import {name} FILE"
+        for way, edition in ways or [(other, "")]:
+            numbers = " ".join(notebook[:2] for notebook in opens.get(edition, ()))
+            rows.append((name, state, size, way, numbers or tasks))
+            name = state = size = tasks = ""
     show(cards, as_json, columns(rows))
+
+
+def _needed(names: Sequence[str], preset: str) -> dict[str, list[str]]:
+    """The editions of data sets that notebooks' runs need, each with these notebooks."""
+    from fedlib import plans
+    from fedlib.reproduction import needs
+
+    return needs.editions(plans.by_notebook(names, preset, 0, {}), preset)
 
 
 @data.command("prepare", cls=_Command)
 def data_prepare(
-    name: Annotated[str, typer.Argument(help="Data set, e.g. mnist; see 'fedlib data list'.")],
+    name: Annotated[str | None, typer.Argument(help="E.g. mnist; see 'fedlib data list'.")] = None,
+    preset: Annotated[str | None, typer.Option(help="All that its runs need.")] = None,
+    notebook: Annotated[Several, typer.Option(help="All its laptop runs need. Repeatable.")] = None,
     overwrite: Overwrite = False,
     from_folder: Annotated[Path | None, typer.Option("--from", help="Folder of the files.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Download a data set from its official source, check its SHA-256, and prepare it.
+    """Download a data set, check its SHA-256, and prepare it; or all that some runs need.
 
-    With --from, official files that were downloaded by hand are taken.
+    With --from, files that were downloaded by hand are taken: see data/README.md.
     """
     from fedlib import datasets
 
+    if (name is None) == (preset is None and not notebook):
+        raise Error("give a data set, or --preset laptop, or --notebook 12")
+    if name is None:
+        if overwrite:
+            raise Error("--overwrite is for one data set; give its name")
+        needed = _needed(notebook or (), preset or "laptop")
+        _prepare_all(needed, from_folder, as_json, data_root)
+        return
     how = {"overwrite": overwrite, "progress": progress(as_json)}
     card = datasets.prepare(name, data_root, from_folder=from_folder, **how)
     show(card, as_json, f"prepared {name}: {_content(card)}")
+
+
+def _prepare_all(
+    needed: dict[str, list[str]], folder: Path | None, as_json: bool, data_root: Path | None
+) -> None:
+    """Prepare what is not yet prepared, after what that will take has been said."""
+    from fedlib import datasets
+    from fedlib.datasets.catalogue import editions
+    from fedlib.datasets.preparing import prepare_all
+
+    known, there = editions(), {}
+    for card in datasets.prepared(data_root):
+        there[card["name"]] = card.get("edition", "a copy of yours")
+    missing = [known[name] for name in needed if known[name].data not in there]
+    rows = [("data", "MB", "", "for notebooks")]
+    for name, notebooks in needed.items():
+        held = there.get(known[name].data)
+        state = "to prepare" if held is None else "prepared"
+        state += f" ({held})" if held not in (None, name) else ""
+        size, numbers = f"{known[name].size / 1e6:,.0f}", " ".join(n[:2] for n in notebooks)
+        rows.append((name, size, state, numbers))
+    total = sum(item.size for item in missing) / 1e6
+    typer.echo(f"{columns(rows)}\n{total:,.0f} MB of files to read", err=as_json)
+    how: dict[str, Any] = {"from_folder": folder, "progress": progress(as_json)}
+    cards: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for item, made in prepare_all(missing, data_root, **how):
+        if isinstance(made, dict):
+            cards.append(made)
+            typer.echo(f"prepared {item.name}: {_content(made)}", err=as_json)
+        elif folder and not item.recipe and not isinstance(made, Failure):
+            typer.echo(f"left out {item.name}, which has no recipe: {made}", err=True)
+        else:
+            problems.append(f"{item.name}: {made}")
+    show(cards, as_json, f"{len(cards)} data sets prepared, {len(there)} were")
+    if problems:
+        raise Failure("; ".join(problems))
 
 
 def _content(card: dict[str, Any]) -> str:

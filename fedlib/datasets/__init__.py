@@ -11,7 +11,7 @@ import numpy as np
 
 from fedlib.arguments import checked
 from fedlib.datasets import posts, standins, store, text_standins
-from fedlib.datasets.catalogue import CATALOGUE, SOURCES
+from fedlib.datasets.catalogue import CATALOGUE, edition_for
 from fedlib.datasets.dataset import SPLITS, Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
@@ -158,12 +158,18 @@ def _require_known(name: str, data_root: Root) -> None:
         raise unknown("data set", name, names(data_root))
 
 
-def how_to_get(name: str) -> str:
-    """What to do about a known data set that is not prepared, in a line."""
+def how_to_get(name: str, preset: str = "") -> str:
+    """What to do about a known data set that is not prepared, in a line.
+
+    Args:
+        preset: ``"laptop"`` or ``"paper"``: whose runs are to be trained on it.
+    """
     known, ways = CATALOGUE[name], []
-    if name in SOURCES:
-        size = sum(file.size for file in SOURCES[name].files) / 1e6
-        ways.append(f"get it with 'fedlib data prepare {name}' (about {size:,.0f} MB to download)")
+    if item := edition_for(preset, [name]):
+        size = f"about {item.size / 1e6:,.0f} MB to download"
+        ways.append(f"get it with 'fedlib data prepare {item.name}' ({size})")
+    if preset:
+        ways.append(f"all data of {preset} runs with 'fedlib data prepare --preset {preset}'")
     if known.kind != "posts":
         suffix = "npz" if known.kind == "arrays" else "jsonl"
         ways.append(f"import a copy with 'fedlib data import {name} FILE.{suffix}'")

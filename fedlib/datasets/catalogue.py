@@ -1,16 +1,22 @@
 """A card for every data set that fedlib knows by name, and where ``fedlib data prepare`` gets it.
 
-Read from ``catalogue.toml`` and ``sources.toml``.
+Read from ``catalogue.toml``, ``sources.toml`` (official files) and ``recipes.toml`` (copies in
+public repositories, of which the published runs' data were made). What is prepared of a data set is
+one of its **editions**: the official one has the data set's name, a recipe's its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
+from fedlib.errors import Error, unknown
 from fedlib.paths import read_toml
 
 
@@ -102,3 +108,187 @@ class Source:
 
 
 SOURCES = {name: Source(**source) for name, source in read_toml("datasets/sources.toml").items()}
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Listed:
+    """A file of a repository: its path there, its size, and its SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Tree:
+    """Many files of a repository.
+
+    Attributes:
+        pattern: a regular expression for their paths.
+        files: how many there are.
+        bytes: of all of them.
+        sha256: of the text with a line ``<SHA-256 of the file>  <path>`` for each of them, sorted
+            by the bytes of the paths.
+    """
+
+    pattern: str
+    files: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Repository:
+    """What a recipe takes from a public repository on GitHub: listed files, or a tree.
+
+    Attributes:
+        role: what the recipe takes it for.
+        repo: ``owner/name``.
+        commit: at which the files are these.
+        licence: as seen in the repository.
+        note: what else is known of the licence.
+    """
+
+    role: str
+    repo: str
+    commit: str
+    licence: str
+    files: tuple[Listed, ...] = ()
+    tree: Tree | None = None
+    note: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return self.tree.bytes if self.tree else sum(file.bytes for file in self.files)
+
+    @property
+    def archive(self) -> str:
+        """The address of all of the repository's files at the commit, as a ``.tar.gz``."""
+        return f"https://codeload.github.com/{self.repo}/tar.gz/{self.commit}"
+
+    def downloads(self) -> list[File]:
+        """What is downloaded: the files, or of a tree the archive, whose own bytes are not fixed.
+
+        They are named as they lie in a folder of raw files.
+        """
+        folder = self.repo.replace("/", "+")
+        if self.tree:
+            return [File(f"{folder}.tar.gz", (self.archive,), "", self.size)]
+        raw = f"https://raw.githubusercontent.com/{self.repo}/{self.commit}"
+        return [
+            File(f"{folder}/{file.path}", (f"{raw}/{quote(file.path)}",), file.sha256, file.bytes)
+            for file in self.files
+        ]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Recipe:
+    """How an edition of a data set is made from files in public repositories.
+
+    Attributes:
+        data: the data set's name, under which the edition is prepared.
+        title, about: of the edition.
+        card: the fingerprint of what is made, which published runs name.
+        prepared: bytes of the arrays; of texts rough.
+        sources: where the files are.
+        presets: whose runs take this edition.
+        tasks: fingerprints of what text tasks make of it at the sizes of the published runs.
+    """
+
+    data: str
+    title: str
+    about: str
+    card: str
+    prepared: int
+    sources: tuple[Repository, ...]
+    presets: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
+
+
+RECIPES = {name: Recipe(**recipe) for name, recipe in read_toml("datasets/recipes.toml").items()}
+
+
+@dataclass(frozen=True)
+class Edition:
+    """An edition of a data set, as ``fedlib data prepare`` knows it by name.
+
+    Attributes:
+        data: the data set's name.
+        source: the official files, if they make it.
+        recipe: the files in public repositories, if they do; both make the same then.
+    """
+
+    name: str
+    data: str
+    source: Source | None
+    recipe: Recipe | None
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        if self.source:
+            return sum(file.size for file in self.source.files)
+        return sum(source.size for source in self.recipe.sources) if self.recipe else 0
+
+
+def editions(data: str | None = None) -> dict[str, Edition]:
+    """The editions that can be prepared, by name: of one data set, the official one first, or all.
+
+    Example:
+        >>> list(editions("shakespeare"))
+        ['shakespeare', 'shakespeare_plays']
+    """
+    known = {}
+    for name in dict.fromkeys((*SOURCES, *RECIPES)):
+        recipe = RECIPES.get(name)
+        known[name] = Edition(name, recipe.data if recipe else name, SOURCES.get(name), recipe)
+    return {name: item for name, item in known.items() if data in (None, item.data)}
+
+
+def edition(name: str) -> Edition:
+    """An edition by its name, or by that of a data set that has only one.
+
+    Raises:
+        Error: there is none, or no data set of that name can be prepared.
+    """
+    known = editions()
+    if name in known:
+        return known[name]
+    theirs = list(editions(name).values())
+    if len(theirs) != 1:
+        other = "import a copy of another with 'fedlib data import NAME FILE', see data/README.md"
+        raise Error(f"{unknown('data set to prepare', name, known)}; {other}")
+    return theirs[0]
+
+
+def edition_for(preset: str, names: Sequence[str]) -> Edition | None:
+    """What runs of a preset take of data sets that would serve: names, the best one first.
+
+    The laptop preset takes what the published runs were trained on, the paper preset the papers'
+    data where there is an official source.
+    """
+    theirs = [item for name in names for item in editions(name).values()]
+
+    def rank(item: Edition) -> tuple[Any, ...]:
+        other = not (item.recipe and preset in item.recipe.presets)
+        place = names.index(item.data)
+        return (other, place) if preset == "laptop" else (place, other, item.source is None)
+
+    return min(theirs, key=rank, default=None)
+
+
+@cache
+def _by_fingerprint() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, recipe in RECIPES.items():
+        found |= dict.fromkeys((recipe.card, *recipe.tasks), name)
+    return found
+
+
+def edition_of(fingerprint: str) -> str | None:
+    """The name of a recipe's edition by the fingerprint on a card, or of a published run's data.
+
+    None: another one.
+    """
+    return _by_fingerprint().get(fingerprint)

@@ -1,25 +1,21 @@
-"""From an official source to a prepared data set: space, download, check, unpack, read, store."""
+"""From official files, or by a recipe, to a prepared data set: fetch, check, read, store."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import socket
-from http.client import HTTPException
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch.hub
+from tqdm.auto import tqdm
 
 from fedlib import files, paths
 from fedlib.arguments import checked
-from fedlib.datasets import store
-from fedlib.datasets.catalogue import CATALOGUE, SOURCES, File, Source
-from fedlib.errors import Error, Failure, first_line, unknown
-
-# How long a server may say nothing.
-SECONDS = 60.0
+from fedlib.datasets import npy, store
+from fedlib.datasets.catalogue import CATALOGUE, Edition, Recipe, Source, edition
+from fedlib.datasets.fetching import NotDownloaded, Shelf
+from fedlib.errors import Error, Failure, first_line
 
 
 @checked
@@ -31,58 +27,167 @@ def prepare(
     from_folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Download a data set from its official source, check it, and store it as arrays with a card.
+    """Download an edition of a data set, check it, and store it as arrays with a card.
 
-    The files come to ``<data root>/raw/<name>/``. A file that is there is not downloaded again, and
-    nothing is read before its SHA-256 has been found right.
+    The files come to ``<data root>/raw/``, official ones into ``<name>/``, a repository's into
+    ``<owner>+<repository>/``. A file that is there is not downloaded again, and nothing is read
+    before its SHA-256 has been found right. An edition that both official files and a recipe make
+    is made of the official ones, and by the recipe where these cannot be had.
 
     Args:
-        name: one of ``SOURCES``.
+        name: a data set's, for its official edition or the only one; or an edition's, for instance
+            ``"shakespeare_plays"``, which is prepared as ``shakespeare``.
         data_root: default ``FEDLIB_DATA``, else ``data/``.
         overwrite: replace a prepared data set of that name.
-        from_folder: a folder with the official files, downloaded by hand, in place of a download.
-        progress: show progress bars.
+        from_folder: a folder with the files, downloaded by hand, in place of a download; see
+            :mod:`fedlib.datasets.fetching`.
+        progress: show a progress bar.
 
     Returns:
         The new card.
 
     Raises:
         Error: a mistake in what is asked.
-        Failure: no network, no space, or a file that is not the official one. Nothing has been
+        Failure: no network, no space, or a file that is not the right one. Nothing has been
             stored then.
     """
-    if name not in SOURCES:
-        other = "import a copy of another with 'fedlib data import NAME FILE', see data/README.md"
-        raise Error(f"{unknown('data set to prepare', name, SOURCES)}; {other}")
-    wanted = SOURCES[name]
-    given = None if from_folder is None else Path(from_folder)
-    if given is not None and not given.is_dir():
-        raise Error(f"there is no folder {given}")
-    store.require_new(name, data_root, overwrite)
+    wanted = edition(name)
+    given = _given(from_folder)
+    with bar([wanted], progress) as advance:
+        return make(wanted, data_root, overwrite, given, advance, progress)
+
+
+def prepare_all(
+    wanted: Sequence[Edition],
+    data_root: store.Root = None,
+    *,
+    from_folder: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+) -> Iterator[tuple[Edition, dict[str, Any] | Error]]:
+    """Prepare editions one after the other, under one progress bar; see :func:`prepare`.
+
+    Yields:
+        each edition with its new card, or with what prevented it, which leaves the others alone.
+    """
+    given = _given(from_folder)
+    with bar(wanted, progress) as advance:
+        for item in wanted:
+            try:
+                yield item, make(item, data_root, False, given, advance)
+            except Error as problem:
+                yield item, problem
+
+
+def _given(folder: str | os.PathLike[str] | None) -> Path | None:
+    if folder is not None and not Path(folder).is_dir():
+        raise Error(f"there is no folder {folder}")
+    return None if folder is None else Path(folder)
+
+
+def bar(wanted: Sequence[Edition], progress: bool) -> Any:
+    """A progress bar over the bytes of editions' files."""
+    total = sum(item.size for item in wanted)
+    shown: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": not progress}
+    return tqdm(total=total, desc=", ".join(item.data for item in wanted)[:40], **shown)
+
+
+def make(
+    wanted: Edition,
+    data_root: store.Root,
+    overwrite: bool,
+    given: Path | None,
+    advance: tqdm[Any],
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Fetch and store one edition; see :func:`prepare`."""
+    store.require_new(wanted.data, data_root, overwrite)
     root = paths.data_root(data_root)
-    raw = root / "raw" / name
+    shelf = Shelf(root / "raw", given, advance.update)
+    source, recipe = wanted.source, wanted.recipe
+    if source and recipe and given is not None:
+        if not all(shelf.holds(wanted.data, file) for file in source.files):
+            source = None
     try:
-        raw.mkdir(parents=True, exist_ok=True)
-        files.clean(raw)
-        missing = [file.size for file in wanted.files if not (raw / file.name).exists()]
-        needed = {
-            "to download": sum(missing) if given is None else 0,
-            "unpacked": wanted.unpacked,
-            "prepared": wanted.prepared,
-        }
-        _require_space(root, needed)
-        fetched = [fetch(file, raw, given, progress) for file in wanted.files]
-        unpacked = files.beside(raw / "unpacked")
-        try:
-            readable = _readable(wanted, fetched, unpacked)
-            with store.writing(name, data_root, overwrite) as folder:
-                made = _made(name, readable, folder, progress)
-                card = store.write_card(folder, {**_about(name, wanted), **made})
-        finally:
-            files.remove(unpacked)
+        if source:
+            try:
+                return _official(wanted.name, source, shelf, data_root, overwrite, progress)
+            except NotDownloaded:
+                if recipe is None:
+                    raise
+        assert recipe is not None
+        return _by_recipe(wanted.name, recipe, shelf, data_root, overwrite)
     except OSError as error:
-        raise Failure(f"cannot write in {raw}: {files.reason(error)}") from None
-    return card
+        raise Failure(f"cannot write in {shelf.raw}: {files.reason(error)}") from None
+
+
+def _official(
+    name: str,
+    source: Source,
+    shelf: Shelf,
+    data_root: store.Root,
+    overwrite: bool,
+    progress: bool,
+) -> dict[str, Any]:
+    """A data set from its official files."""
+    raw = shelf.raw / name
+    raw.mkdir(parents=True, exist_ok=True)
+    files.clean(raw)
+    missing = [file.size for file in source.files if not (raw / file.name).exists()]
+    needed = {
+        "to download": sum(missing) if shelf.given is None else 0,
+        "unpacked": source.unpacked,
+        "prepared": source.prepared,
+    }
+    _require_space(shelf.raw, needed)
+    fetched = [shelf.official(name, file) for file in source.files]
+    unpacked = files.beside(raw / "unpacked")
+    try:
+        readable = _readable(source, fetched, unpacked)
+        with store.writing(name, data_root, overwrite) as folder:
+            made = _made(name, readable, folder, progress)
+            return store.write_card(folder, {**_about(name, source), **made})
+    finally:
+        files.remove(unpacked)
+
+
+def _by_recipe(
+    name: str, recipe: Recipe, shelf: Shelf, data_root: store.Root, overwrite: bool
+) -> dict[str, Any]:
+    """An edition from files in public repositories; its fingerprint is the recipe's."""
+    from fedlib.datasets.conversions import CONVERSIONS  # which nothing else needs
+
+    shelf.raw.mkdir(parents=True, exist_ok=True)
+    missing = sum(file.size for source in recipe.sources for file in shelf.missing(source))
+    _require_space(shelf.raw, {"to download": missing, "prepared": recipe.prepared})
+    contents = {source.role: shelf.repository(source) for source in recipe.sources}
+    known = CATALOGUE[recipe.data]
+    origin = {
+        "title": recipe.title,
+        "about": recipe.about,
+        "source": ", ".join(f"{part.repo} at {part.commit[:12]}" for part in recipe.sources),
+        "licence": recipe.sources[0].licence,
+        "edition": name,
+        "repositories": [
+            {key: getattr(part, key) for key in ("role", "repo", "commit", "licence", "note")}
+            for part in recipe.sources
+        ],
+    }
+    with store.writing(recipe.data, data_root, overwrite) as folder:
+        try:
+            arrays, clients = CONVERSIONS[name](contents)
+        except Exception as error:  # the files' SHA-256 was right, so they should be as expected
+            what = f"{type(error).__name__}, {first_line(error)}"
+            raise Failure(f"the files of {name!r} are not as fedlib expects: {what}") from None
+        classes = arrays.pop("classes", None)
+        card = {**known.origin(), **origin, **npy.write(folder, arrays, clients, known)}
+        if classes is not None:
+            card["classes"] = classes.tolist()
+        card = store.write_card(folder, card)
+        if card["fingerprint"] != recipe.card:
+            what = f"{name!r} came out with fingerprint {card['fingerprint'][:16]}..."
+            why = "not the published runs'; is Pillow another version?"
+            raise Failure(f"{what}, {recipe.card[:16]}... was expected: it is {why}")
+        return card
 
 
 def _made(name: str, readable: dict[str, Path], folder: Path, progress: bool) -> dict[str, Any]:
@@ -139,57 +244,5 @@ def _about(name: str, source: Source) -> dict[str, Any]:
         {"name": file.name, "url": file.urls[0], "sha256": file.sha256} | hash_from
         for file in source.files
     ]
-    return {**known.origin(), "source": source.origin or known.source, "files": fetched}
-
-
-# ------------------------------------------------------------------------------------- downloads
-
-
-def fetch(file: File, folder: Path, from_folder: Path | None = None, progress: bool = True) -> Path:
-    """A file of an official source, checked.
-
-    Args:
-        file: which one.
-        folder: an existing folder; a file that lies there already is checked again and used.
-        from_folder: take the file from here instead.
-        progress: show a progress bar.
-
-    Returns:
-        Where the file is.
-
-    Raises:
-        Error: ``from_folder`` lacks the file.
-        Failure: it cannot be downloaded, or its SHA-256 is wrong.
-    """
-    path = (folder if from_folder is None else Path(from_folder)) / file.name
-    if from_folder is None and not path.exists():
-        _download(file, path, progress)
-        return path
-    if not path.is_file():
-        raise Error(f"there is no {file.name} in {from_folder}; it comes from {file.urls[0]}")
-    with open(path, "rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-    if sha256 != file.sha256:
-        what = f"{path} has SHA-256 {sha256}, expected {file.sha256}: nothing was prepared"
-        raise Failure(f"{what}; remove it, it comes from {file.urls[0]}")
-    return path
-
-
-def _download(file: File, path: Path, progress: bool) -> None:
-    """Get the file with its SHA-256 at the first of its addresses that has it."""
-    reasons: dict[str, str] = {}
-    aside, waits = files.beside(path), socket.getdefaulttimeout()
-    for url in file.urls:
-        socket.setdefaulttimeout(SECONDS)
-        try:
-            torch.hub.download_url_to_file(url, str(aside), file.sha256, progress)
-            os.replace(aside, path)
-            return
-        except (OSError, HTTPException, RuntimeError) as error:  # the last: another SHA-256
-            reasons[url] = first_line(error)
-        finally:
-            socket.setdefaulttimeout(waits)
-            files.remove(aside)
-    tried = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
-    other = "try again, or download it by hand and give its folder with --from"
-    raise Failure(f"cannot download {tried}: nothing was prepared; {other}")
+    origin = {"source": source.origin or known.source, "edition": name}
+    return {**known.origin(), **origin, "files": fetched}

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib import files, paths
 from fedlib.arguments import checked
-from fedlib.datasets.catalogue import SOURCES
+from fedlib.datasets.catalogue import edition_of, editions
 from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.errors import Error, first_line
 
@@ -84,7 +84,8 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
         if (card["name"], card["fingerprint"]) == (name, right):
             return card
         what = "was altered: its name or fingerprint does not fit"
-    preparing = f"'fedlib data prepare {name} --overwrite' or " if name in SOURCES else ""
+    known = next(iter(editions(name)), "")
+    preparing = f"'fedlib data prepare {known} --overwrite' or " if known else ""
     again = f"make it again with {preparing}'fedlib data import {name} FILE --overwrite'"
     raise Error(f"{folder / CARD} {what}; {again}")
 
@@ -179,6 +180,8 @@ def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint(arrays, card.get("classes")),
     }
+    if known := edition_of(whole["fingerprint"]):  # an imported copy too
+        whole["edition"] = known
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     (folder / CARD).write_text(text, encoding="utf-8")
     return whole

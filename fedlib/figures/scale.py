@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fedlib import tasks
+from fedlib.datasets.catalogue import edition_of
 from fedlib.engine.history import History, rounds_of
 from fedlib.figures import style
 
@@ -80,10 +81,11 @@ def _paper(run: History) -> bool:
 def _data(run: History, paper: Any) -> str:
     """What a run was trained on, and in place of what."""
     task = run.config.task
-    named = style.name(task["options"].get("data", ""))
-    meant = style.name(paper) if isinstance(paper, str) else named
+    own = style.name(task["options"].get("data", ""))
+    named = style.name(edition_of(task["data"]) or "") or own
+    meant = style.name(paper) if isinstance(paper, str) else own
     lossy = "lossy " if task["data"] in LOSSY else ""
-    return lossy + (named if named == meant else f"{named} for {meant}")
+    return lossy + (named if own == meant else f"{named} for {meant}")
 
 
 def _seeds(histories: Sequence[History]) -> set[int]:

@@ -22,6 +22,7 @@ from fedlib import datasets
 from fedlib.arguments import WORDS as ALLOWED
 from fedlib.arguments import Size, fits
 from fedlib.component import NonNegative
+from fedlib.datasets.catalogue import edition_for
 from fedlib.datasets.store import Root
 from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
@@ -51,13 +52,25 @@ class Given(SimpleNamespace):
     data_root: Root
 
 
+class NotPrepared(Error):
+    """A task's data are not prepared.
+
+    Attributes:
+        names: of the data sets that would serve, the best one first.
+    """
+
+    def __init__(self, message: str, names: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.names = names
+
+
 def choose_data(given: Given, *prefer: str) -> str:
     """The name of a task's data: those asked for, else the first of ``prefer`` that are prepared.
 
     Where they are not, the quick preset has the stand-in of the first one.
 
     Raises:
-        Error: neither; says how to get the data.
+        NotPrepared: neither; says how to get the data.
     """
     names = (given.data,) if given.data else prefer
     prepared = datasets.store.prepared_names(given.data_root)
@@ -65,9 +78,12 @@ def choose_data(given: Given, *prefer: str) -> str:
     known = datasets.CATALOGUE.get(names[0])
     if there or given.preset == "quick" or known is None or known.built_in:
         return (there or names)[0]
-    others = f" (or {' or '.join(names[1:])} in its place)" if names[1:] else ""
+    wanted = edition_for(given.preset, names)
+    name = wanted.data if wanted else names[0]
+    rest = [other for other in names if other != name]
+    others = f" ({' or '.join(rest)} would serve too)" if rest else ""
     where = f"task {given.name}, preset {given.preset}"
-    raise Error(f"{where}: {datasets.how_to_get(names[0])}{others}")
+    raise NotPrepared(f"{where}: {datasets.how_to_get(name, given.preset)}{others}", names)
 
 
 @dataclass(frozen=True)

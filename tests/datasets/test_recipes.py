@@ -1,0 +1,591 @@
+"""Recipes: small upstream files of the same form become what the steps say, from wherever they lie;
+anything else leaves nothing behind. And the published runs' data are those that recipes make.
+"""
+
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import lzma
+import runpy
+import struct
+import subprocess
+import tarfile
+import tomllib
+import urllib.error
+import zipfile
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from PIL import Image
+
+import fedlib
+from fedlib import datasets
+from fedlib.datasets import fetching
+from fedlib.datasets.catalogue import (
+    CATALOGUE,
+    RECIPES,
+    Listed,
+    Recipe,
+    Repository,
+    Tree,
+    edition_of,
+)
+from fedlib.datasets.conversions import CONVERSIONS
+from fedlib.datasets.dataset import fingerprint
+from fedlib.datasets.store import write_card
+from fedlib.errors import Error, Failure
+from tests.datasets.conftest import holds
+
+DRAW = np.random.default_rng(0)
+ROOT = Path(__file__).absolute().parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="there is no ../shared/data here")
+REAL = dict(RECIPES)
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def upstream(tmp_path, monkeypatch):
+    """Put files in place of an edition's upstream ones: ``upstream(edition, {role: {path: ..}})``.
+
+    They lie in the folder that is returned, in ``owner+name/``; the recipe's fingerprint becomes
+    that of what the conversion makes of them now.
+    """
+
+    def upstream(name, contents):
+        real, folder, sources = REAL[name], tmp_path / "given", []
+        for source in real.sources:
+            found = contents[source.role]
+            for path, content in found.items():
+                place = folder / source.repo.replace("/", "+") / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
+            fields = {"role": source.role, "repo": source.repo, "commit": source.commit}
+            fields["licence"] = source.licence
+            if source.tree:
+                lines = [f"{sha256(found[path])}  {path}\n" for path in sorted(found)]
+                size = sum(map(len, found.values()))
+                whole = sha256("".join(lines).encode())
+                tree = Tree(source.tree.pattern, len(found), size, whole)
+                sources.append(Repository(tree=tree, **fields))
+            else:
+                listed = [Listed(path, len(x), sha256(x)) for path, x in found.items()]
+                sources.append(Repository(files=tuple(listed), **fields))
+        arrays, clients = CONVERSIONS[name](contents)
+        made, known = tmp_path / f"made_{name}", CATALOGUE[real.data]
+        made.mkdir(exist_ok=True)
+        classes = arrays.pop("classes", None)
+        card = datasets.preparing.npy.write(made, arrays, clients, known)
+        card["classes"] = card["classes"] if classes is None else classes.tolist()
+        card = write_card(made, card)
+        said = (real.data, real.title, real.about, card["fingerprint"], 1000, tuple(sources))
+        monkeypatch.setitem(RECIPES, name, Recipe(*said, real.presets))
+        return folder
+
+    return upstream
+
+
+def prepared(name, root, folder=None):
+    card = datasets.prepare(name, root, from_folder=folder, progress=False, overwrite=True)
+    assert card["name"] == RECIPES[name].data and card["edition"] == name
+    assert datasets.verify(card["name"], root) == card
+    return card
+
+
+def texts(root, name):
+    """Every text of a prepared data set: split, client, text, and its label or tags."""
+    data, rows = datasets.load_text(name, root), []
+    for split in ("train", "test"):
+        labels = data.labels(split) if f"{split}_label" in data.arrays else None
+        for i, client in enumerate(data.client(split)):
+            goal = None if labels is None else int(labels[i])
+            if f"{split}_tags" in data.arrays:
+                goal = data.tags(split, i)
+            rows.append((split, data.clients[client], data.text(split, i), goal))
+    return rows
+
+
+# ------------------------------------------------------------------------------- what comes out
+
+
+def picture(values, kind="PNG"):
+    out = io.BytesIO()
+    Image.fromarray(values).save(out, kind)
+    return out.getvalue()
+
+
+def test_femnist_by_number_of_the_shard_then_by_name(upstream, tmp_path):
+    images, files = {}, {}
+    for shard, users in ((10, "b"), (2, "da")):
+        for split in ("train", "test"):
+            data = {}
+            for user in users:
+                images[user, split] = DRAW.integers(0, 256, (2, 784))
+                labels = [ord(user) % 62, 7]
+                data[user] = {"x": (images[user, split] / 255).tolist(), "y": labels}
+            path = f"data/femnist/data/{split}/all_data_{shard}_niid_05_keep_0_{split}_9.json"
+            whole = {"users": list(users), "num_samples": [2] * len(users), "user_data": data}
+            files[path] = json.dumps(whole).encode()
+    folder = upstream("femnist_105", {"images": files})
+    card = prepared("femnist_105", tmp_path / "root", folder)
+    again = datasets.prepare("femnist", tmp_path / "other", from_folder=folder, progress=False)
+    assert again["fingerprint"] == card["fingerprint"]  # femnist has this edition only
+    data = datasets.load("femnist", tmp_path / "root")
+    for split in ("train", "test"):
+        x = np.concatenate([images[user, split] for user in "adb"]).reshape(-1, 28, 28)
+        y = [label for user in "adb" for label in (ord(user) % 62, 7)]
+        expected = {f"{split}_x": x, f"{split}_y": y, f"{split}_client": [0, 0, 1, 1, 2, 2]}
+        assert holds(data, **expected)
+    assert card["licence"] == "none seen" and card["source"].startswith("slz-ai/leaf-torch at ")
+
+
+def mnist(tables=True):
+    images, files, writers = {}, {}, {}
+    for split, folder in (("train", "training"), ("test", "testing")):
+        images[split] = DRAW.integers(0, 256, (12, 28, 28), dtype=np.uint8)
+        table = DRAW.integers(0, 99, (15, 8))
+        for i, x in enumerate(images[split]):
+            files[f"{folder}/{table[i, 0] % 10}/{i}.png"] = picture(x)
+        table[:, 0] %= 10
+        images[f"{split} table"] = table
+        packed = struct.pack(">III", 0xC02, *table.shape) + table.astype(">i4").tobytes()
+        writers[f"qmnist-{split}-labels-idx2-int.gz"] = gzip.compress(packed)
+    return images, {"images": files, "writers": writers}
+
+
+def test_mnist_with_writers(upstream, tmp_path):
+    images, contents = mnist()
+    folder = upstream("mnist_writers", contents)
+    prepared("mnist_writers", tmp_path, folder)
+    data = datasets.load("mnist", tmp_path)
+    for split in ("train", "test"):
+        table = images[f"{split} table"][:12]
+        assert holds(data, **{f"{split}_x": images[split], f"{split}_y": table[:, 0]})
+        assert holds(data, **{f"{split}_client": table[:, 2]})
+
+
+def by_class(labels, classes):
+    """Place of each label among its equals."""
+    return [int((labels[:i] == label).sum()) for i, label in enumerate(labels)]
+
+
+def test_fashion_mnist_in_the_sequence_of_the_official_labels(upstream, tmp_path):
+    contents, expected = {"labels": {}, "images": {}}, {}
+    for split, theirs in (("train", "train"), ("test", "t10k")):
+        labels = DRAW.permutation(np.repeat(np.arange(10), 3)).astype(np.uint8)
+        x = DRAW.integers(0, 256, (30, 28, 28), dtype=np.uint8)
+        for i, place in enumerate(by_class(labels, 10)):
+            path = f"fashion_mnist_images/{split}/{labels[i]}/{place:04d}.png"
+            contents["images"][path] = picture(x[i])
+        packed = struct.pack(">II", 0x801, 30) + labels.tobytes()
+        file = f"data/fashion/{theirs}-labels-idx1-ubyte.gz"
+        contents["labels"][file] = gzip.compress(packed)
+        expected |= {f"{split}_x": x, f"{split}_y": labels}
+    folder = upstream("fashion_mnist", contents)
+    prepared("fashion_mnist", tmp_path, folder)
+    assert holds(datasets.load("fashion_mnist", tmp_path), **expected)
+
+
+def cifar(classes, suffixed):
+    """Pictures in official order, and the copies of which a recipe makes them."""
+    images, jpegs, expected, sequences = {}, {}, {}, {}
+    for split in ("train", "test"):
+        labels = DRAW.permutation(np.repeat(np.arange(len(classes)), 2))
+        small = DRAW.integers(0, 256, (len(labels), 4, 4, 3), dtype=np.uint8)
+        x = small.repeat(8, 1).repeat(8, 2) // 2 + DRAW.integers(0, 9, (32, 32, 3), np.uint8)
+        names = DRAW.permutation(len(labels))
+        for i, place in enumerate(by_class(labels, len(classes))):
+            kind = classes[labels[i]]
+            name = f"{place}_b" if suffixed else f"thing_s_{names[i]:06d}"
+            images[f"{split}/{kind}/{name}.png"] = picture(x[i])
+            jpegs[f"{split}/{kind}/{place:04d}.jpg"] = picture(x[i], "JPEG")
+        expected |= {f"{split}_x": x, f"{split}_y": labels}
+        sequences[split] = labels
+    return {"images": images, "order": jpegs}, expected, sequences
+
+
+def sequences_of(labels, name):
+    """The two files of label sequences, and one that would run a program when it is unpickled."""
+    train, test = io.BytesIO(), io.BytesIO()
+    torch.save({"clean_label": labels["train"], "worse_label": labels["train"][::-1]}, train)
+    np.save(test, labels["test"])
+    test_path = f"original_test_labels/{name}_test_set_original_labels.npy"
+    return {"train labels": {"data/human.pt": train.getvalue()}, "test labels": {
+        test_path: test.getvalue()
+    }}  # fmt: skip
+
+
+def test_cifar10_in_official_order(upstream, tmp_path):
+    contents, expected, labels = cifar(CATALOGUE["cifar10"].classes, suffixed=False)
+    contents |= sequences_of(labels, "cifar10")
+    folder = upstream("cifar10", contents)
+    prepared("cifar10", tmp_path, folder)
+    assert holds(datasets.load("cifar10", tmp_path), **expected)
+
+
+def test_cifar100_by_path_with_coarse_labels(upstream, tmp_path):
+    names = sorted(f"class {i:02d}" for i in range(100))
+    names = [name.replace(" ", "_").translate(str.maketrans("0123456789", "abcdefghij"))
+             for name in names]  # fmt: skip
+    contents, expected, labels = cifar(names, suffixed=True)
+    del contents["order"]
+    contents |= sequences_of(labels, "cifar100")
+    prepared("cifar100_png", tmp_path, upstream("cifar100_png", contents))
+    data = datasets.load("cifar100", tmp_path)
+    assert holds(data, **expected) and data.classes == tuple(names)
+    # The first five fine labels: apple, aquarium fish, baby, bear, beaver.
+    coarse = dict(zip(data.train_y.tolist(), data.train_coarse.tolist(), strict=True))
+    assert [coarse[fine] for fine in range(5)] == [4, 1, 14, 8, 0]
+    assert sorted(coarse.values()) == sorted(list(range(20)) * 5)
+
+
+def test_a_file_of_labels_that_would_run_a_program_is_refused(upstream, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "evil",))
+
+    contents, _, labels = cifar(CATALOGUE["cifar10"].classes, suffixed=False)
+    contents |= sequences_of(labels, "cifar10")
+    folder, evil = upstream("cifar10", contents), io.BytesIO()
+    torch.save({"clean_label": Evil()}, evil)
+    with pytest.raises(Exception, match="is no part of an array"):
+        CONVERSIONS["cifar10"](contents | {"train labels": {"x": evil.getvalue()}})
+    assert not (tmp_path / "evil").exists() and folder.is_dir()
+
+
+PLAY = b"""<h3>ACT I</h3><A NAME=speech1><b>FIRST LORD.</b></a>
+<A NAME=speech2><b>SECOND&nbsp;LORD:</b></a><blockquote>
+<A NAME=1.1.1>All  hail,</A><br>
+<A NAME=1.1.2><i>caf\xe9</i> &amp; king</A></blockquote>
+<A NAME=speech3><b>KING</b></a><h3>SCENE II</h3><A NAME=1.2.1>One</A>
+<A NAME=speech4><b>KING</b></a><A NAME=1.2.2>Two</A>
+<A NAME=speech5><b>FOOL</b></a><A NAME=1.2.3></A>
+<A NAME=speech6><b>FOOL</b></a><A NAME=1.2.4>Ho</A>
+<A NAME=speech7><b>FIRST LORD</b></a>
+<A NAME=speech8><b>SECOND LORD</b></a><A NAME=1.2.5>Farewell</A>"""
+
+
+def test_shakespeare_by_role(upstream, tmp_path):
+    many = b"".join(b"<a name=speech%d>X</a><a name=1.%d>%d</a>" % (i, i, i) for i in range(11))
+    plays = {"zeta/full.html": PLAY, "alpha/full.html": many}
+    folder = upstream("shakespeare_plays", {"plays": plays})
+    prepared("shakespeare_plays", tmp_path, folder)
+    lords = "zeta/FIRST LORD & SECOND LORD"
+    rows = [("train", "alpha/X", str(i), None) for i in range(9)]
+    rows += [
+        ("train", lords, "All hail,\ncaf\xe9 & king", None),
+        ("train", "zeta/KING", "One", None),
+    ]
+    rows += [("test", "alpha/X", "9", None), ("test", "alpha/X", "10", None)]
+    rows += [("test", lords, "Farewell", None), ("test", "zeta/KING", "Two", None)]
+    assert texts(tmp_path, "shakespeare") == rows
+
+
+def test_stackexchange_by_site_and_user(upstream, tmp_path):
+    def dump(*posts):
+        rows = "".join(f"<row {post}/>" for post in posts)
+        return f'<?xml version="1.0"?><!DOCTYPE posts><posts>{rows}</posts>'.encode("utf-8-sig")
+
+    def post(number, day, more, user=5):
+        return f'Id="{number}" CreationDate="2020-01-{day:02d}T0" OwnerUserId="{user}" {more}'
+
+    body = 'Body="&lt;p&gt;Tea \t&amp;amp; milk&lt;/p&gt;\n\n&lt;li&gt;one&lt;/li&gt;"'
+    question = f'PostTypeId="1" Title="Why?" Tags="&lt;tea&gt;&lt;milk&gt;" {body}'
+    posts = [
+        post(9, 3, f'PostTypeId="2" ParentId="2" {body}'),
+        post(2, 4, question),
+        post(10, 3, f'PostTypeId="2" ParentId="77" {body}'),
+        *(post(n, n, f'PostTypeId="2" ParentId="2" {body}') for n in (20, 21)),
+        post(30, 1, f'PostTypeId="5" {body}'),
+        post(31, 1, f'PostTypeId="2" ParentId="2" {body}', user=-1),
+        post(32, 1, 'PostTypeId="2" ParentId="2" Body="&lt;p&gt;&lt;/p&gt;"'),
+    ]
+    sites = [source.role for source in RECIPES["stackexchange"].sources]
+    contents = {site: {"Posts.xml": dump(post(1, 1, question))} for site in sites[1:]}
+    contents = {sites[0]: {"Posts.xml": dump(*posts)}} | contents
+    prepared("stackexchange", tmp_path, upstream("stackexchange", contents))
+    plain = "Tea & milk\none"
+    first = f"{sites[0]}/5"
+    asked = ("train", f"Why?\n{plain}", ["tea", "milk"])
+    of_first = [f"\n{plain}", f"\n{plain}", f"Why?\n{plain}", f"\n{plain}"]
+    tags = [["tea", "milk"], [], ["tea", "milk"], ["tea", "milk"]]
+    rows = [("train", first, *pair) for pair in zip(of_first, tags, strict=True)]
+    rows += [(asked[0], f"{site}/5", *asked[1:]) for site in sites[1:]]
+    rows.sort(key=lambda row: row[1])
+    rows.append(("test", first, f"\n{plain}", ["tea", "milk"]))
+    assert texts(tmp_path, "stackexchange") == rows
+
+
+def test_tweets_of_users_with_five(upstream, tmp_path):
+    numbers = "polarity;label;tweet_id;date;query;user;text\n4;p;1;d;q;zoe;a;b\n0;n;2;d;q;zoe;c\n"
+    head = "tweet_id,airline_sentiment,name,text\n"
+    lines = ["1,neutral,amy,n"]
+    lines += [f'{i},{"positive" if i % 2 else "negative"},bo,"t, {i}\nmore"' for i in range(10)]
+    lines += [f"{i},negative,cy,c{i}" for i in range(4)]
+    lines += [f"{i},negative,amy,a{i}" for i in range(5)]
+    contents = {"airlines": {"Tweets.csv": (head + "\n".join(lines)).encode()}}
+    contents["numbers"] = {"data/sentiment140.csv": numbers.encode()}
+    prepared("tweets", tmp_path, upstream("tweets", contents))
+    rows = [("train", "user1", f"a{i}", 0) for i in range(4)]
+    rows += [("train", "user2", f"t, {i}\nmore", i % 2) for i in range(8)]
+    rows += [("test", "user1", "a4", 0)]
+    rows += [("test", "user2", f"t, {i}\nmore", i % 2) for i in (8, 9)]
+    assert texts(tmp_path, "tweets") == rows
+
+
+def test_ag_news_is_the_test_file(upstream, tmp_path):
+    rows = "".join(f'"{i % 4 + 1}","Title {i}","A ""b"", {i}"\n' for i in range(6002))
+    contents = {"articles": {"data/ag_news_csv/test.csv": rows.encode()}}
+    prepared("ag_news_test", tmp_path, upstream("ag_news_test", contents))
+    found = texts(tmp_path, "ag_news")
+    for i, (split, *row) in enumerate(found):
+        assert split == ("train" if i < 6000 else "test")
+        assert row == ["all", f'Title {i}. A "b", {i}', i % 4]
+    assert len(found) == 6002
+
+
+# -------------------------------------------------------------------------- where the files lie
+
+
+def packed(folder, kind, top):
+    """A folder's files as an archive, under a folder as GitHub's are, or under none."""
+    out = io.BytesIO()
+    entries = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    if kind == ".zip":
+        with zipfile.ZipFile(out, "w") as archive:
+            for name, path in entries.items():
+                archive.write(path, top + name)
+    else:
+        with tarfile.open(fileobj=out, mode="w:gz") as archive:
+            for name, path in entries.items():
+                archive.add(path, top + name, recursive=False)
+    return out.getvalue()
+
+
+def clone(folder, commits):
+    """A git clone whose newest commit is another than the one with the files."""
+
+    def git(*words):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "these")
+    commits.append(git("rev-parse", "HEAD").stdout.decode().strip())
+    git("rm", "-r", ".")
+    git("commit", "--allow-empty", "-m", "gone")
+
+
+FORMS = ("owner+name", "name", "owner/name", "name-commit", ".tar.gz", ".zip", "clone", "bare")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_repository_may_lie_in_several_forms(upstream, tmp_path, form, monkeypatch):
+    images, contents = mnist()
+    folder = upstream("mnist_writers", contents)
+    recipe, sources = RECIPES["mnist_writers"], []
+    for source in recipe.sources:
+        place = folder / source.repo.replace("/", "+")
+        owner, name = source.repo.split("/")
+        (place / "README.md").write_text("not listed")
+        commits = [source.commit]
+        to = {
+            "name": folder / name,
+            "owner/name": folder / owner / name,
+            "name-commit": folder / f"{name}-{source.commit}",
+            "bare": folder / f"{name}",
+        }.get(form, place)
+        to.parent.mkdir(exist_ok=True)
+        if form.startswith("."):
+            whole = packed(place, form, f"{name}-{source.commit}/" if form == ".zip" else "./")
+            (folder / f"{name}{form}").write_bytes(whole)
+            place.rename(folder / "elsewhere")
+            fetching.files.remove(folder / "elsewhere")
+        elif form in ("clone", "bare"):
+            clone(place, commits)
+            if form == "bare":
+                (place / ".git").rename(to)
+                fetching.files.remove(place)
+        else:
+            place.rename(to)
+        fields = {key: getattr(source, key) for key in source.__dataclass_fields__}
+        sources.append(Repository(**{**fields, "commit": commits[-1]}))
+    fields = {key: getattr(recipe, key) for key in recipe.__dataclass_fields__}
+    monkeypatch.setitem(RECIPES, "mnist_writers", Recipe(**{**fields, "sources": tuple(sources)}))
+    prepared("mnist_writers", tmp_path / "root", folder)
+    assert holds(datasets.load("mnist", tmp_path / "root"), train_x=images["train"])
+    assert not any((tmp_path / "root" / "raw").rglob("*"))
+
+
+@pytest.fixture
+def network(tmp_path, monkeypatch):
+    """GitHub, of what lies in ``given/``: the addresses that are asked, and those that fail."""
+    asked, down = [], set()
+
+    def urlopen(request, timeout):
+        url = request.full_url
+        asked.append(url)
+        kind, rest = url.removeprefix("https://").split("/", 1)
+        owner, name, *more = rest.split("/")
+        place = tmp_path / "given" / f"{owner}+{name}"
+        if kind in down or not place.is_dir():
+            raise urllib.error.URLError("no network")
+        if kind == "codeload.github.com":
+            assert more[0] == "tar.gz" and len(more[1]) == 40
+            path = tmp_path / "archive"
+            path.write_bytes(packed(place, ".tar.gz", f"{name}-{more[1]}/"))
+        else:
+            assert kind == "raw.githubusercontent.com" and len(more[0]) == 40
+            path = place / "/".join(more[1:])
+        return urllib.request.urlopen(path.as_uri())
+
+    monkeypatch.setattr(fetching, "urlopen", urlopen)
+    return asked, down
+
+
+def test_what_is_missing_is_downloaded_once(upstream, network, tmp_path):
+    asked, down = network
+    images, contents = mnist()
+    upstream("mnist_writers", contents)
+    root = tmp_path / "root"
+    down.add("raw.githubusercontent.com")
+    with pytest.raises(Failure, match=r"cannot download https://raw.*nothing was prepared.*--from"):
+        prepared("mnist_writers", root)
+    assert len(asked) == 2 and not datasets.prepared(root)
+    down.clear()
+    prepared("mnist_writers", root)  # without the archive's being asked for again
+    assert len(asked) == 4 and asked[0].startswith("https://codeload.github.com/dokechin/mnist_png")
+    assert holds(datasets.load("mnist", root), train_x=images["train"])
+    prepared("mnist_writers", root)
+    prepared("mnist_writers", root, root / "raw")  # which has the form of a given folder
+    assert len(asked) == 4
+
+
+def test_where_the_official_archive_cannot_be_had_the_copies_are_taken(upstream, network, tmp_path):
+    asked, _ = network
+    contents, expected, labels = cifar(CATALOGUE["cifar10"].classes, suffixed=False)
+    upstream("cifar10", contents | sequences_of(labels, "cifar10"))
+    prepared("cifar10", tmp_path / "root")
+    assert asked[0].startswith("https://www.cs.toronto.edu") and len(asked) == 5
+    assert holds(datasets.load("cifar10", tmp_path / "root"), **expected)
+
+
+def test_files_that_are_others_or_missing_are_refused(upstream, tmp_path):
+    _, contents = mnist()
+    folder, root = upstream("mnist_writers", contents), tmp_path / "root"
+
+    def refused(message, kind=Failure):
+        with pytest.raises(kind, match=message):
+            prepared("mnist_writers", root, folder)
+        assert not any(root.rglob("*.npy"))
+
+    first = next(iter(contents["images"]))
+    images, tables = folder / "dokechin+mnist_png", folder / "facebookresearch+qmnist"
+    whole = (images / first).read_bytes()
+    for wrong in (whole + b"0", whole[:-1]):
+        (images / first).write_bytes(wrong)
+        refused(
+            "are not the 24 of the commit cfa313def3eb.*nothing was prepared; remove it, it comes"
+        )
+    (images / first).write_bytes(whole)
+    table = next(tables.iterdir())
+    whole = table.read_bytes()
+    table.write_bytes(whole[:-1])
+    refused(f"{table.name} in .* has SHA-256 .*, expected .*: nothing was prepared")
+    table.unlink()
+    refused(f"there is no {table.name} in .*; it comes from https://raw.*", Error)
+    table.write_bytes(whole)
+    images.rename(folder / "elsewhere")
+    (folder / "mnist_png.tar.gz").write_bytes(b"no archive")
+    refused("mnist_png.tar.gz cannot be read: ")
+    (folder / "mnist_png.tar.gz").unlink()
+    refused("there is no dokechin/mnist_png in .*: put there a folder dokechin.mnist_png", Error)
+
+
+def test_what_comes_out_otherwise_is_not_stored(upstream, tmp_path, monkeypatch):
+    _, contents = mnist()
+    folder, recipe = upstream("mnist_writers", contents), RECIPES["mnist_writers"]
+    fields = {key: getattr(recipe, key) for key in recipe.__dataclass_fields__}
+    monkeypatch.setitem(RECIPES, "mnist_writers", Recipe(**{**fields, "card": "0" * 64}))
+    with pytest.raises(Failure, match=r"'mnist_writers' came out with fingerprint .* expected"):
+        prepared("mnist_writers", tmp_path / "root", folder)
+    assert not datasets.prepared(tmp_path / "root")
+
+
+# --------------------------------------------------------------------- the published runs' data
+
+
+def test_every_recipe_is_whole_and_has_a_conversion():
+    assert set(RECIPES) == set(CONVERSIONS)
+    for name, recipe in RECIPES.items():
+        assert recipe.data in CATALOGUE and name.startswith(recipe.data)
+        assert len({source.role for source in recipe.sources}) == len(recipe.sources)
+        for source in recipe.sources:
+            assert bool(source.files) != bool(source.tree) and len(source.commit) == 40
+            assert source.licence and source.size > 0
+            assert len({file.urls for file in source.downloads()}) == len(source.downloads())
+
+
+def test_nearly_all_published_runs_on_real_data_are_on_data_that_can_be_made():
+    """By a recipe, or by fedlib: LEAF's generator."""
+    made, runs = fedlib.load_task("synthetic", "paper").fingerprint, []
+    for path in sorted((ROOT / "data" / "results").glob("*.parquet")):
+        packed = pyarrow.parquet.read_metadata(path).metadata[b"runs"]
+        runs += [run["config"]["task"] for run in json.loads(lzma.decompress(packed))]
+    real = [task for task in runs if not task["stand_in"] and task["preset"] != "quick"]
+    known = [task["data"] for task in real if edition_of(task["data"]) or task["data"] == made]
+    assert len(real) > 1000 and len(known) >= 0.95 * len(real)
+
+
+@needs_shared
+def test_recipes_are_those_that_were_checked_with_the_packs_arrays():
+    """``../shared/data/recipes.toml``, whose hashes an independent script has found right."""
+    theirs = tomllib.loads((SHARED / "recipes.toml").read_text("utf-8"))
+    assert {recipe["card"] for recipe in theirs.values()} == {r.card for r in RECIPES.values()}
+    ours = {recipe.card: recipe for recipe in RECIPES.values()}
+    for name, recipe in theirs.items():
+        mine = ours[recipe["card"]]
+        for source, checked in itertools.zip_longest(mine.sources, recipe["sources"]):
+            assert (source.repo, source.commit) == (checked["repo"], checked["commit"])
+            files = [{"path": f.path, "bytes": f.bytes, "sha256": f.sha256} for f in source.files]
+            listed = [{**file, "blob": 0} for file in checked.get("files", ())]
+            assert [{**file, "blob": 0} for file in files] == listed, name
+            if source.tree:
+                said = checked["tree"]
+                whole = {"files": source.tree.files, "bytes": source.tree.bytes}
+                assert {**whole, "manifest_sha256": source.tree.sha256} == said
+        if "arrays" in recipe:  # of which the card's fingerprint is
+            classes = CATALOGUE[mine.data].classes
+            if name == "cifar100":
+                with np.load(SHARED / recipe["pack"]["file"]) as pack:
+                    classes = pack["names"].tolist()
+            listed = None if classes is None else list(classes)
+            assert fingerprint(recipe["arrays"], listed) == mine.card
+            size = {"|u1": 1, "<i8": 8}
+            arrays = recipe["arrays"].values()
+            assert mine.prepared == sum(size[a["dtype"]] * prod(a["shape"]) for a in arrays)
+
+
+@needs_shared
+@pytest.mark.slow
+def test_texts_of_the_packs_are_the_recipes_and_the_published_runs(tmp_path, capsys):
+    packs = runpy.run_path(str(SHARED / "convert.py"))
+    for name in ("shakespeare", "stackexchange", "tweets", "ag_news"):
+        packs["MAKERS"][name](tmp_path)
+        card = datasets.import_file(name, tmp_path / f"{name}.jsonl", tmp_path)
+        (edition,) = [key for key, recipe in RECIPES.items() if recipe.data == name]
+        assert card["fingerprint"] == RECIPES[edition].card and card["edition"] == edition
+    for task in ("shakespeare", "stackoverflow_lr", "stackoverflow_nwp"):
+        loaded = fedlib.load_task(task, "laptop", data_root=tmp_path)
+        edition = edition_of(loaded.fingerprint)
+        assert edition and RECIPES[edition].data == loaded.options["data"]
