@@ -8,7 +8,7 @@ import hashlib
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,7 +41,7 @@ Metric = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
 # A transform of raw inputs: x [G, B, ...] and keys int64 [G, B] when training, None when
 # evaluating.
 Transform = Callable[[Tensor, Tensor | None], Tensor]
-# Who takes part: round from 0 and number of clients -> that many different clients, in any order.
+# Who takes part: round from 0 and clients_per_round -> different clients, as many as it likes.
 Cohorts = Callable[[int, int], np.ndarray]
 
 
@@ -55,17 +55,27 @@ def refuse_in_a_plan(deed: str) -> None:
         raise Error(f"it {deed}; a plan only says which runs there are")
 
 
+class NamedParts(list[np.ndarray]):
+    """The clients' parts, with their names in the same order."""
+
+    def __init__(self, parts: Iterable[np.ndarray], names: Sequence[Any]) -> None:
+        super().__init__(parts)
+        self.names = list(names)
+
+
 @dataclass(frozen=True)
 class ClientData:
     """The examples of a population of clients; an example may belong to several of them.
 
     Args:
         x: inputs ``[N, ...]`` of any dtype; the task's transform makes them what the model takes.
-            Neither these nor the targets are copied.
+            A tensor, or what NumPy, pandas or scikit-learn have of numbers. Neither these nor the
+            targets are copied where they need not be.
         y: targets ``[N, ...]``.
-        parts: for each client the indices of its examples, in its own order.
-        ids: names of the clients, each another (text or numbers, also a column of pandas); default
-            ``"0"``, ``"1"``, ...
+        parts: for each client the indices of its examples, in its own order; or these by the
+            client's name, as ``frame.groupby("user").indices`` has them.
+        ids: names of the clients, each another (text or numbers, also a column of pandas), in the
+            order of the parts; default theirs, or ``"0"``, ``"1"``, ...
         weights: aggregation weight of each client, 0 or 1e-30 to 1e30 and not all 0; default its
             number of examples. What is reported is averaged over examples all the same.
 
@@ -88,6 +98,15 @@ class ClientData:
     starts: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        names: Sequence[Any] = getattr(self.parts, "names", ())
+        if isinstance(self.parts, Mapping):
+            require_owners("client data: parts", pd.Series([*self.parts], dtype=object).to_numpy())
+            names = [str(name) for name in self.parts]
+            self._set(parts=list(self.parts.values()), ids=self.ids if np.size(self.ids) else names)
+        elif isinstance(self.parts, (ValuesView, Iterator)):
+            self._set(parts=list(self.parts))
+        self._require_places()
+        self._set(x=_tensor("x", self.x), y=_tensor("y", self.y))
         check_fields(self)
         self._set(x=_plain("x", self.x), y=_plain("y", self.y))
         count = len(self.x)
@@ -104,7 +123,13 @@ class ClientData:
                 shape = f"{field_} of shape {given.shape} for {len(sizes)} clients"
                 raise Error(f"client data: {shape}; need one each")
         require_owners("client data: ids", ids)
-        names = [str(name) for name in ids.tolist()]
+        owners, names = [str(name) for name in names], [str(name) for name in ids.tolist()]
+        for place, (name, owner) in enumerate(zip(names, owners, strict=False)):
+            if name != owner and name in owners:
+                raise Error(
+                    f"client data: ids calls client {place} {name!r}, who is {owner!r}; give the "
+                    "ids in the order of the parts (of by_user: np.unique's)"
+                )
         for name, count in Counter(names).items():
             if count > 1:
                 raise Error(f"client data: two clients have the id {name!r}; give each its own")
@@ -133,6 +158,18 @@ class ClientData:
             sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
             sha.update(_bytes(tensor))
         return hashlib.sha256(repr((sha.hexdigest(), self.ids)).encode()).hexdigest()
+
+    def _require_places(self) -> None:
+        """Refuse labels of rows as parts where they are not the rows' places.
+
+        Raises:
+            Error: they are, as ``frame.groupby("user").groups`` has them.
+        """
+        index = getattr(self.x, "index", None)
+        labels = any(isinstance(part, pd.Index) for part in self.parts)
+        if labels and isinstance(index, pd.Index) and not index.equals(pd.RangeIndex(len(index))):
+            what = "client data: parts are labels of rows, which here are not their places"
+            raise Error(f"{what}; give frame.groupby(...).indices, or reset_index(drop=True)")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -223,7 +260,7 @@ TARGETS = ("y", "label", "labels", "target", "targets", "fine_label")
 
 
 def require_owners(what: str, owners: np.ndarray) -> None:
-    """Refuse owners of which one is missing: None, NaN or pandas.NA.
+    """Refuse owners of which one is missing (None, NaN or pandas.NA), or two would have one name.
 
     Args:
         what: they are, for the error.
@@ -231,6 +268,13 @@ def require_owners(what: str, owners: np.ndarray) -> None:
     missing = np.flatnonzero(pd.isna(owners))
     if len(missing):
         raise Error(f"{what}: number {missing[0]} is missing; name it, or leave its examples out")
+    if owners.dtype == object and owners.ndim == 1:
+        distinct = pd.Series(owners).drop_duplicates()
+        again = distinct[distinct.map(str).duplicated()]
+        if len(again):
+            first = distinct[distinct.map(str) == str(again.iloc[0])].iloc[0]
+            what += f": {shown(first)} and {shown(again.iloc[0])} would have one name"
+            raise Error(f"{what}; make all of them text")
 
 
 def _items(whose: str, dataset: Any) -> Iterator[tuple[int, Any]]:
@@ -270,6 +314,22 @@ def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, T
     except (TypeError, ValueError) as error:
         raise Error(f"{what} is no pair of numbers: {first_line(error)}; transform it") from None
     return x, y
+
+
+def _tensor(name: str, values: Any) -> Any:
+    """Inputs or targets as a tensor, where NumPy takes them for numbers.
+
+    Raises:
+        Error: they are arrays or tables of something else.
+    """
+    if isinstance(values, Tensor) or not hasattr(values, "__array__"):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind not in "biufc":
+        what = f"client data: {name} is a {type(values).__name__} of {array.dtype}"
+        raise Error(f"{what}; give numbers (pandas.get_dummies(dtype=float), pandas.factorize)")
+    array = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
+    return called(f"client data: torch.as_tensor({name})", torch.as_tensor, array)
 
 
 def _plain(name: str, tensor: Tensor) -> Tensor:
@@ -460,8 +520,9 @@ class Task:
             version, data and parameters' shapes, or where ``model`` is a module their numbers;
             without it (the default) every run trains.
         classes: names of the labels 0, 1, ..., where they have any.
-        cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
-            how many take part; default uniformly without replacement, by the run's seed.
+        cohorts: names the clients of a round, by their places in ``train``: a function of the
+            round's number (from 0) and of ``clients_per_round``, which may give more or fewer, or
+            none. Default that many uniformly without replacement, by the run's seed.
         pool: makes the centralised form, where it is more than all examples with one owner.
         evaluated: more data that the server model is evaluated on, by the split's name in a
             history's frames, for instance ``{"local": everything_that_each_client_holds}``.

@@ -21,6 +21,10 @@ Y = torch.arange(12) % 3
 PARTS = [[0, 1, 2, 3], [11, 10, 9], [4, 5]]
 NAN, INF = float("nan"), float("inf")
 DATA = fedlib.ClientData(X, Y, PARTS)
+OWNERS = pd.Series([*"zzzzaaabbbbb"]).map({"z": "zoe", "a": "ann", "b": "bob"})
+# As rows that were left of more.
+ROWS = pd.DataFrame(X.numpy(), index=np.arange(11, -1, -1))
+OWNERS.index = ROWS.index
 
 
 def run(**changed):
@@ -59,7 +63,27 @@ REFUSED = {
     "a negative index": ({"parts": [[0], [1, -1]]}, "client 1 has example -1, outside 0..11"),
     "an index too large": ({"parts": [[0, 12], [1]]}, "client 0 has example 12, outside 0..11"),
     "few targets": ({"y": Y[:3]}, "12 inputs but 3 targets"),
-    "an array": ({"x": X.numpy()}, "x is a ndarray of shape .*; allowed: Tensor"),
+    "a list": ({"x": X.tolist()}, "x is .*; allowed: Tensor"),
+    "a table of words": ({"x": pd.DataFrame({"a": ["b"] * 12})}, "x is a DataFrame of .*get_dum"),
+    "words": ({"y": pd.Series(["b"] * 12)}, "y is a Series of .*factorize"),
+    "labels of rows": (
+        {"x": ROWS, "parts": ROWS.groupby(OWNERS).groups},
+        "parts are labels of rows, which here are not their places; give .*indices",
+    ),
+    "ids in the order of appearance": (
+        {"parts": partition.by_user(OWNERS), "ids": OWNERS.unique()},
+        "ids calls client 0 'zoe', who is 'ann'",
+    ),
+    "ids of a dict, turned": (
+        {"parts": dict(zip("abc", PARTS, strict=True)), "ids": ["a", "c", "b"]},
+        "ids calls client 1 'c', who is 'b'",
+    ),
+    "ids of two users turned, of numbers": (
+        {"parts": partition.by_user(np.arange(12) % 3 + 9), "ids": ["9", "11", "10"]},
+        "ids calls client 1 '11', who is '10'",
+    ),
+    "a dict of one name": ({"parts": {1: [0], "1": [1]}}, "1 and '1' would have one name"),
+    "a dict that names nobody": ({"parts": {"a": [0], None: [1]}}, "parts: number 1 is missing"),
     "few ids": ({"ids": ["ann"]}, r"ids of shape \(1,\) for 3 clients"),
     "a ragged part": ({"parts": [[[1], [2, 3]]]}, "client 0 is no list of indices"),
     "an id that is missing": ({"ids": [1.0, NAN, 2.0]}, "ids: number 1 is missing"),
@@ -69,12 +93,13 @@ REFUSED = {
     "an algorithm of no name": ({"hyperparameters": {"FedAvg": {}}}, "did you mean 'fedavg'"),
     "an optimizer of no name": ({"client_hyperparameters": {"SGD": {}}}, "parameters 'SGD'"),
     "cohorts of one argument": ({**TWO, "cohorts": lambda r: [0, 1]}, r"cohorts\(0, 2\) fails"),
-    "cohorts of fractions": ({**TWO, "cohorts": lambda r, n: [0.0, 1.0]}, "must give 2 diff"),
+    "cohorts of fractions": ({**TWO, "cohorts": lambda r, n: [0.0, 1.0]}, "must give diff"),
     "cohorts with a negative client": ({**TWO, "cohorts": lambda r, n: [-1, 0]}, "of 0..2"),
     "cohorts with one too many": ({**TWO, "cohorts": lambda r, n: [0, 3]}, "of 0..2"),
-    "cohorts in a set": ({**TWO, "cohorts": lambda r, n: {0, 1}}, "must give 2 different"),
+    "cohorts with one twice": ({**TWO, "cohorts": lambda r, n: [0, 0]}, "must give different"),
+    "cohorts in a set": ({**TWO, "cohorts": lambda r, n: {0, 1}}, "must give different"),
     "cohorts that go on": (
-        {**TWO, "cohorts": lambda r, n: [next(PLACES) % 3 for _ in range(n)]},
+        {**TWO, "cohorts": lambda r, n: [next(PLACES) % 3]},
         r"cohorts\(0, 2\) gives others when it is called again",
     ),
     "few weights": ({"weights": np.ones(1)}, r"weights of shape \(1,\) for 3 clients"),
@@ -124,6 +149,13 @@ TAKEN = {
     "numbers": {"ids": [17, 42, 3]},
     "text of pandas": {"ids": USERS.astype("string").to_numpy()},
     "an index": {"ids": pd.Index(["a", "b", "c"])},
+    "arrays": {"x": X.numpy(), "y": Y.numpy()},
+    "arrays that cannot be written": {"x": np.broadcast_to(X.numpy(), X.shape)},
+    "arrays of another machine": {"x": X.numpy().astype(">f4"), "y": Y.numpy().astype(">i8")},
+    "a table": {"x": pd.DataFrame(X.numpy()), "y": pd.Series(Y.numpy())},
+    "parts by name": {"parts": dict(zip("abc", PARTS, strict=True))},
+    "parts of a dict": {"parts": dict(zip("cab", PARTS, strict=True)).values()},
+    "parts that come one by one": {"parts": iter(PARTS)},
 }
 
 
@@ -149,6 +181,16 @@ def test_a_client_may_have_nothing_and_an_example_two_clients():
 def test_a_copy_with_other_inputs_has_the_same_clients():
     data = dataclasses.replace(DATA, x=2 * X)
     assert data.sizes.tolist() == DATA.sizes.tolist() and torch.equal(data.index, DATA.index)
+
+
+def test_no_client_has_anothers_name():
+    for parts in (partition.by_user(OWNERS), ROWS.groupby(OWNERS).indices):
+        names = {"ids": parts.names} if isinstance(parts, list) else {}
+        data = fedlib.ClientData(ROWS, Y, parts, **names)
+        whose = OWNERS.to_numpy()
+        assert [set(whose[part]) for part in data.parts] == [{name} for name in data.ids]
+    other = fedlib.ClientData(X, Y, partition.by_user(OWNERS), ids=["A", "B", "Z"])  # of ours
+    assert other.ids == ["A", "B", "Z"]
 
 
 def test_small_floats_and_options_of_numpys_are_taken():
@@ -179,6 +221,12 @@ def test_weights_are_copied():
 )
 def test_a_column_of_users_is_a_partition(column):
     assert [part.tolist() for part in partition.by_user(column)] == [[1], [0, 2]]
+
+
+def test_two_users_of_one_name_are_refused():
+    rows = [{"x": [1.0], "y": 0, "user": user} for user in (5, 6, "5")]
+    message = "field 'user': 5 and '5' would have one name; make all of them text"
+    refused(message, fedlib.ClientData.from_datasets, rows, client="user")
 
 
 @pytest.mark.parametrize("column", [np.array([1, NAN]), pd.Series([1, None], dtype="Int64")])

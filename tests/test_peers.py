@@ -1,6 +1,7 @@
 """What users of other libraries find: data sets a client, predictions, callbacks."""
 
 import dataclasses
+import io
 import pickle
 import warnings
 
@@ -13,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data import TensorDataset as Tensors
+from tqdm import tqdm
 
 import fedlib
 from tests.refusals import refused
@@ -196,6 +198,21 @@ def test_a_callback_that_only_looks_changes_nothing(answer):
 
     alone, watched = (fedlib.run(task(), "fedavg", rounds=3, callback=how) for how in (None, look))
     assert watched.frame.equals(alone.frame)
+
+
+def test_what_happens_to_be_true_does_not_end_a_run(caplog):
+    bar, file = tqdm(total=9, file=io.StringIO(), mininterval=0), io.StringIO()
+    how = {"rounds": 3}
+    assert (
+        "stopped" not in fedlib.run(task(), "fedavg", callback=lambda _: bar.update(), **how).meta
+    )
+    assert bar.n == 3 and len(caplog.messages) == 1 and "tqdm" in caplog.messages[0]
+    for answer in (file.write("x"), "yes", [0], 0.5, task(), torch.tensor(True), np.ones(2)):
+        with pytest.raises(fedlib.Error, match=r"callback gives .* after round 1; return True to"):
+            fedlib.run(task(), "fedavg", callback=lambda _, answer=answer: answer, **how)
+    for answer in (True, np.True_):
+        history = fedlib.run(task(), "fedavg", callback=lambda _, answer=answer: answer, **how)
+        assert history.meta["stopped"] == 1
 
 
 def test_a_callback_is_told_of_divergence():

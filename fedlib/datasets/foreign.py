@@ -63,7 +63,8 @@ def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:
 
     Args:
         codes: columns of labels and of clients, words too where one is not as a number is written:
-            007, 1e5; clients also where they are no whole numbers, as 1.1 and 1.10 are two.
+            007, 1e5; clients also where they are no whole numbers, as 1.1 and 1.10 are two, or one
+            number is written in two ways.
     """
     # With a head, pandas takes fields beyond it for names of rows, and renames a second 'label'.
     head = pd.read_csv(path, header=None, nrows=2, dtype=str).iloc[0].dropna()
@@ -76,7 +77,9 @@ def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:
         written = pd.read_csv(path, dtype=named, keep_default_na=False, na_values=[""])
         for name in named:
             odd = written[name].str.contains(r"^[+-]?0\d|\d[eE]").any()
-            odd |= name == codes[-1] and _whole(frame[name]).dtype.kind == "f"
+            if name == codes[-1]:  # +5 and 5 are two, too
+                odd |= _whole(frame[name]).dtype.kind == "f"
+                odd |= written[name].nunique() > frame[name].nunique()
             if name in words or odd:
                 frame[name] = written[name]
     return frame
@@ -172,6 +175,13 @@ def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray
             raise Error(
                 f"{where}: column {name!r} is {column.dtype}, a feature is numbers; encode it "
                 "(pandas.get_dummies), or leave it out"
+            )
+        numbers = np.zeros(0, int) if whole or kind == "b" else _whole(column).to_numpy()
+        lost = numbers.astype(np.float32) != numbers
+        if numbers.dtype.kind in "iu" and lost.any():
+            raise Error(
+                f"{where}: column {name!r} has {numbers[lost][0]}, which float32 holds as "
+                f"{np.float32(numbers[lost][0]):.0f}; subtract a number, scale it, or leave it out"
             )
     if wrong := set(split) - set(SPLITS):
         raise Error(f"{where}: split is {wrong.pop()!r}; allowed: 'train' or 'test'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -288,23 +289,38 @@ class Feed:
             self.x = self.data.x if reads(self.transform) else self.data.x.to(device)
 
     def cohort(self, round: int, size: int) -> np.ndarray:
-        """Who takes part in a round, ascending: the task's own draw, else uniform.
+        """Who takes part in a round, ascending: whom the task names, else ``size`` at random.
 
         Raises:
-            Error: the task draws others than ``size`` different clients.
+            Error: the task names what are no different clients.
         """
         population = len(self.data)
-        if size == population:
-            return np.arange(size)
-        if self.task.cohorts is not None:
-            asked = f"task {self.task.name}: cohorts({round}, {size})"
-            drawn = np.asarray(called(asked, self.task.cohorts, round, size))
-            drawn = np.unique(drawn if drawn.dtype.kind in "iu" else np.zeros(0, np.int64))
-            if len(drawn) != size or drawn[0] < 0 or drawn[-1] >= population:
-                raise Error(f"{asked} must give {size} different clients of 0..{population - 1}")
-            return drawn
-        draw = randomness.numpy_generator(self.seeds["sampling"], "cohort", round)
-        return np.sort(draw.choice(population, size, replace=False))
+        if self.task.cohorts is None or (self.task.described and size == population):
+            draw = randomness.numpy_generator(self.seeds["sampling"], "cohort", round)
+            whole = size == population
+            return np.arange(size) if whole else np.sort(draw.choice(population, size, False))
+        asked = f"task {self.task.name}: cohorts({round}, {size})"
+        given = np.asarray(called(asked, self.task.cohorts, round, size))
+        named = np.unique(given.astype(np.int64) if given.dtype.kind in "iu" else [])
+        whole = given.ndim == 1 and len(named) == len(given)
+        if not whole or (len(named) and not 0 <= named[0] <= named[-1] < population):
+            raise Error(f"{asked} must give different clients of 0..{population - 1}")
+        return named.astype(np.int64)
+
+    def cohorts_until(self, rounds: int, size: int) -> int:
+        """A sum over the cohorts that the task names for the first rounds; 0 where it names none.
+
+        A run that goes on from a checkpoint needs the same.
+        """
+        total = 0
+        for round in range(rounds if self.names_cohorts else 0):
+            total = zlib.crc32(self.cohort(round, size).tobytes(), total)
+        return total
+
+    @property
+    def names_cohorts(self) -> bool:
+        """Whether a function of the user's says who takes part."""
+        return self.task.cohorts is not None and not self.task.described
 
     def require_same_cohorts(self, rounds: int, size: int) -> None:
         """Require that the task's own draw is a function of the round.
@@ -312,8 +328,7 @@ class Feed:
         Raises:
             Error: one of the first five rounds has other clients when it is drawn again.
         """
-        own = self.task.cohorts is not None and not self.task.described
-        for round in range(min(rounds, 5) if own else 0):
+        for round in range(min(rounds, 5) if self.names_cohorts else 0):
             if not np.array_equal(self.cohort(round, size), self.cohort(round, size)):
                 raise Error(
                     f"task {self.task.name}: cohorts({round}, {size}) gives others when it is "

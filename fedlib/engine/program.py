@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from fedlib import files, process, randomness
 from fedlib.algorithms.base import Algorithm, State
+from fedlib.arguments import shown
 from fedlib.engine import fitting, modules, ranks, strategy
 from fedlib.engine.batches import Feed
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
@@ -27,6 +30,8 @@ from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Distributed, Parallel, Vectorized
 from fedlib.errors import Error, Failure, require_known
+
+log = logging.getLogger("fedlib")
 
 Backend = Vectorized | Parallel | Distributed | Plain
 BACKENDS: dict[str, type[Backend]] = {
@@ -122,6 +127,7 @@ class Program:
         if device.type == "cpu" and rows * self.model.size * self.dtype.itemsize > LARGE_BLOCK:
             keep_freed_memory()
         self.callback: Callback | None = None
+        self.warned = False
         # Which of several programs this is, for the progress bar.
         self.place = ""
 
@@ -242,7 +248,7 @@ class Program:
                     continue
                 try:
                     own = ranks.number() == 0
-                    stop = ranks.first(self.callback(*self._histories(now)) if own else None)
+                    stop = ranks.first(self._asks_to_stop(self.callback, now) if own else False)
                 except Exception:
                     between(now, True)
                     raise
@@ -252,6 +258,32 @@ class Program:
                         self._evaluate(now.done, now.alive, now.server)
                     break
         return self._histories(now, **stopped), now
+
+    def _asks_to_stop(self, callback: Callback, now: Progress) -> bool:
+        """Whether a callback, which is called now, says that the run shall end.
+
+        A bar of tqdm gives True, too, where its update drew it; that is no such word.
+
+        Raises:
+            Error: it gives neither true nor false nor None.
+        """
+        before = _moved()
+        answer = callback(*self._histories(now))
+        if answer is True and any(before.get(bar, n) != n for bar, n in _moved().items()):
+            if not self.warned:
+                log.warning(
+                    "callback gives True and moves a tqdm bar, whose update gives True, too, so "
+                    "the run goes on; return None after the update, and numpy.True_ to stop"
+                )
+            self.warned = True
+            return False
+        nothing = answer is None or (isinstance(answer, (int, str)) and not answer)
+        if not (nothing or isinstance(answer, (bool, np.bool_))):
+            raise Error(
+                f"callback gives {shown(answer)} after round {now.done}; return True to end the "
+                "run there, None or False to go on"
+            )
+        return bool(answer)
 
     def _histories(self, now: Progress, **stopped: int) -> list[History]:
         """What there is so far."""
@@ -264,11 +296,23 @@ class Program:
         return {
             "progress": vars(now),
             "memory": self.training.memory.state_dict(),
+            "cohorts": self.training.named,
             "record": self.record.state_dict(),
         }
 
     def restore(self, saved: Snapshot) -> Progress:
-        """Take up what :meth:`snapshot` gave."""
+        """Take up what :meth:`snapshot` gave.
+
+        Raises:
+            Error: by now the task names other clients for the rounds that are done.
+        """
+        training, done = self.training, saved["progress"]["done"]
+        training.named = training.feed.cohorts_until(done, self.config.clients_per_round)
+        if training.named != saved.get("cohorts", training.named):
+            raise Error(
+                f"task {self.task.name}: cohorts gives other clients for the rounds before {done} "
+                "than when they ran, so the run cannot go on; make it a function of the round"
+            )
         self.training.memory.load_state_dict(saved["memory"])
         self.record.load_state_dict(saved["record"])
         return Progress(**saved["progress"])
@@ -355,6 +399,12 @@ class Program:
             "seconds": round(now.spent, 3),
             "seconds_per_round": now.seconds / max(1, now.done),
         }
+
+
+def _moved() -> dict[int, Any]:
+    """How far the bars of tqdm are."""
+    bars = getattr(tqdm, "_instances", ())
+    return {id(bar): bar.n for bar in list(bars)}
 
 
 def _sent(server: State) -> Tensor:

@@ -128,10 +128,11 @@ def run(
             (bit for bit on a CPU). A finished run leaves nothing in it. A task made by hand must
             name its version, and so must classes of yours.
         checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
-        callback: called after each round with the history so far; the run ends where it gives
-            something true, for instance ``lambda history: history.series("loss").iloc[-1] < 0.1``.
-            Where it fails, a checkpoint is left. It must not wait for another thread that calls
-            fedlib: runs of one process take turns.
+        callback: called after each round with the history so far; the run ends where it gives True
+            (Python's or NumPy's), for instance
+            ``lambda history: history.series("loss").iloc[-1] < 0.1``. Anything else that is true is
+            refused. Where it fails, a checkpoint is left. It must not wait for another thread that
+            calls fedlib: runs of one process take turns.
 
     Raises:
         Error: an unknown name or key, or a value out of its range.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,7 @@ class Training:
     Attributes:
         memory, measured: what clients keep from one of their rounds to the next, and within one.
         floats: received and sent by the cohort in the last round.
+        named: see :meth:`fedlib.engine.batches.Feed.cohorts_until`.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Training:
         self.weights = weights * torch.from_numpy(self.examples > 0)
         self.memory = ClientStates(len(self.examples), feed.device, self._home())
         self.measured = ClientStates(len(self.examples), feed.device)
-        self.floats = 0, 0
+        self.floats, self.named = (0, 0), 0
         self._stacked: tuple[list[int], Algorithm] | None = None
         # Of a class that is not fedlib's: which of the server's functions draw random numbers.
         self._brought, self._draws = bool(methods[0].versions()), dict[str, bool]()
@@ -99,6 +101,8 @@ class Training:
         """
         method = self.stack(alive)
         cohort = measuring = training = self.feed.cohort(number, self.config.clients_per_round)
+        if self.feed.names_cohorts:
+            self.named = zlib.crc32(cohort.tobytes(), self.named)
         if method.halves:
             measuring, training = self.feed.halves(cohort, number)
         if self.measured.count:

@@ -12,7 +12,7 @@ from fedlib.arguments import Count, Seed, Size, checked
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
-from fedlib.task import indices, require_owners
+from fedlib.task import NamedParts, indices, require_owners
 
 
 @checked
@@ -43,14 +43,14 @@ def iid(n: Size, clients: Count, seed: Seed) -> list[np.ndarray]:
 
 @checked
 def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
-    """Group example indices by user.
+    """Group example indices by user; :class:`fedlib.ClientData` knows whose they are.
 
     Args:
         user_codes: ``[N]`` integers or strings, the user of each example; also a column of pandas.
 
     Returns:
         One int64 array of ascending indices per distinct user, in the order of
-        ``np.unique(user_codes)``.
+        ``np.unique(user_codes)``, which are the list's ``names``.
 
     Raises:
         Error: the codes are not one-dimensional, or one is missing.
@@ -65,7 +65,8 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
     codes = codes.astype(str) if codes.dtype == object else codes
     if codes.ndim != 1:
         raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")
-    return list(pd.Series(codes).groupby(codes).indices.values())
+    by_code = pd.Series(codes).groupby(codes).indices
+    return NamedParts(by_code.values(), list(by_code))
 
 
 @checked

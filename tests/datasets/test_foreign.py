@@ -58,6 +58,12 @@ def test_a_table(tmp_path, suffix):
     ("change", "columns", "words"),
     [
         (lambda f: f.assign(city="Rome"), NAMES, "column 'city' is"),
+        (
+            lambda f: f.assign(age=f.age + 2**24),
+            NAMES,
+            "'age' has 16777217, which float32 holds as",
+        ),
+        (lambda f: f.assign(age=-(2.0**40) - f.age), NAMES, "'age' has -1099511627777, which"),
         (lambda f: f.assign(age=[1, None, 2, 3, 4]), NAMES, "row 2 has nothing in 'age'"),
         (lambda f: f.assign(who=[None, *"abcd"]), NAMES, "row 1 has nothing in 'client'"),
         (lambda f: f.assign(part="val"), NAMES, "split is 'val'; allowed: 'train' or 'test'"),
@@ -105,6 +111,10 @@ def test_a_field_that_says_na_or_007_is_a_word(tmp_path):
     datasets.import_file("ids", tmp_path / "own.csv", tmp_path, label="y", client="u")
     data = datasets.load("ids", tmp_path)
     assert data.clients == ("007", "7", "8") and data.classes == ("100000", "1e5", "3")
+    for number, other in enumerate(("+5", "5.0", "5 ")):
+        frame.assign(u=[other, "5", "8"] * 2).to_csv(tmp_path / "own.csv", index=False)
+        datasets.import_file(f"u{number}", tmp_path / "own.csv", tmp_path, label="y", client="u")
+        assert set(datasets.load(f"u{number}", tmp_path).clients) == {other, "5", "8"}
     frame.assign(u=["1.1", "1.10", "inf"] * 2).to_csv(tmp_path / "own.csv", index=False)
     datasets.import_file("points", tmp_path / "own.csv", tmp_path, label="y", client="u")
     assert datasets.load("points", tmp_path).clients == ("1.1", "1.10", "inf")

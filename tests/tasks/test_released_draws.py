@@ -8,6 +8,7 @@ import torch
 
 import fedlib
 from fedlib.tasks.released_draws import released_draws
+from tests.refusals import refused
 
 
 def transcription(labels, clients, alpha, size, rounds, cohort):
@@ -70,6 +71,43 @@ def test_the_task_has_both():
     assert task.cohorts(2, 4).tolist() == cohorts[2]
     other = small(seed=3)
     assert torch.equal(other.train.index, task.train.index), "whatever the seed"
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_a_tasks_own_cohorts_may_be_of_any_size_and_none(size):
+    # Client i pulls to i, all of a cohort alike; with None every client would take part.
+    named = [[5, 2], [], [4], [0, 1, 2, 3, 4, 5]]
+    task = fedlib.quadratic_task(np.ones((6, 1, 1)), np.arange(6.0)[:, None])
+    drawn = dataclasses.replace(task, cohorts=lambda number, size: named[number])
+    settings = {"dtype": "float64", "overrides": {"client_lr": 0.5, "local_steps": 1}}
+    history = fedlib.run(drawn, "fedavg", rounds=4, clients_per_round=size, **settings)
+    x = 0.0
+    for cohort in named:
+        x += 0.5 * (np.mean(cohort) - x) if cohort else 0.0
+    assert float(history.params["x"]) == pytest.approx(x, abs=1e-12)
+    sent = history.frame[history.frame["metric"] == "floats_up"]
+    assert sent.set_index("round")["value"].to_dict() == {1: 2, 3: 1, 4: 6}
+
+
+def test_a_run_goes_on_with_the_same_cohorts_or_not_at_all(tmp_path):
+    known = {0: [0], 1: [1], 2: [2], 3: [3]}
+
+    def stop(history):
+        if history.frame["round"].max() == 2:
+            raise KeyboardInterrupt
+
+    task = fedlib.quadratic_task(np.ones((6, 1, 1)), np.arange(6.0)[:, None])
+    task = dataclasses.replace(task, cohorts=lambda number, size: known[number], version="1")
+    common = {"rounds": 4, "checkpoint": tmp_path, "checkpoint_every": 1}
+    whole = fedlib.run(task, "fedavg", rounds=4)
+    with pytest.raises(KeyboardInterrupt):
+        fedlib.run(task, "fedavg", callback=stop, **common)
+    known[0] = [4]
+    refused(
+        "cohorts gives other clients for the rounds before 2", fedlib.run, task, "fedavg", **common
+    )
+    known[0] = [0]
+    assert fedlib.run(task, "fedavg", **common).frame.equals(whole.frame)
 
 
 def test_only_the_drawn_cohorts_train():
