@@ -720,6 +720,61 @@ def restore(
         raise Failure("; ".join(map(str, problems)))
 
 
+@app.command(cls=_Command)
+def repeat(
+    names: Annotated[Several, typer.Argument(help="Notebooks or files of data/results.")] = None,
+    preset: Annotated[str | None, typer.Option(help="quick, laptop or paper; default all.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="A sample that fits.")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="A sample of so many.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    device: Device = "auto",
+    source: Annotated[Path | None, typer.Option("--from", help="Default data/results.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Also write the table, .md or .csv.")] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Train published runs anew from nothing and compare their numbers.
+
+    All of some notebooks, or a random sample; without either, of ten minutes, as the runs' own
+    seconds say. Each trains alone, on the kind of device that it was made on. Nothing is stored.
+    The exit status is 1 if one differs. Interrupted, it prints what was done so far.
+    """
+    from fedlib.reproduction import repeat as runner
+
+    if to is not None and to.suffix not in (".md", ".csv"):
+        raise Error(f"--to is {to}; give a file named .md or .csv")
+    asked = runner.published(
+        source or paths.project_root() / "data" / "results", names or (), preset
+    )
+    kinds, on = runner.devices(device)
+    possible, left_out = runner.possible(asked, kinds, data_root)
+    if not names and minutes is None and runs is None:
+        minutes = 10
+    chosen = possible
+    if minutes is not None or runs is not None:
+        chosen = runner.sample(possible, seed, runs, minutes)
+    report = runner.Report(len(asked), left_out, chosen)
+    if not chosen:
+        raise Error(f"nothing to repeat: {'; '.join(report.left_out_lines()) or 'no run fits'}")
+    stopped = None
+    with runner.Bar(chosen, quiet=as_json) as bar:
+        if not as_json:
+            bar.say(report.heading())
+        try:
+            for row in runner.repeat(chosen, data_root, on):
+                report.rows.append(row)
+                bar.done(row, None if as_json else report.line(row))
+        except KeyboardInterrupt as stop:
+            stopped = stop
+    if to is not None:
+        report.write(to)
+    show(report.as_dict(), as_json, "\n".join(report.summary()))
+    if stopped is not None:
+        raise stopped
+    if report.differing():
+        raise typer.Exit(1)
+
+
 # ------------------------------------------------- notebooks, figures, and the papers beside ours
 
 

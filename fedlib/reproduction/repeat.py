@@ -1,0 +1,452 @@
+"""Repeating published runs: they are trained anew from nothing, and their numbers are compared.
+
+Only its configuration is taken from a published run. The task is loaded and the method is built
+from the values of its hyperparameters. The run trains only if both give the very configuration that
+was published, by its hash, each run alone, in as many threads as it had. Nothing is stored.
+
+**When two runs agree.** A run that was trained alone comes out bit for bit on the same kind of
+processor. Other processors have other kernels, and a row among others is summed in another order
+than a row alone: single operations differ in their last bits. Training carries such differences on
+like any other noise, until some test examples are classified otherwise. So a final value counts as
+repeated within :func:`tolerance`: what it varies by from evaluation to evaluation, or what so many
+test examples can tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from fedlib import algorithms, datasets, engine, files, process
+from fedlib.engine.config import TRAINING_KEYS, Configured
+from fedlib.engine.device import resolve_device
+from fedlib.engine.history import History
+from fedlib.errors import Error, unknown
+from fedlib.reproduction.matching import FOUND
+from fedlib.results.files import Stored, open_runs, run_files
+from fedlib.results.published import rounded, thin
+from fedlib.results.reading import hyperparameters
+from fedlib.task import Task
+from fedlib.tasks import TASKS, load_task, scale
+
+# The final value of a run is of the first of these that it has. The first two are shares of the
+# test examples.
+SHARES = ("accuracy", "recall_at_5")
+METRICS = (*SHARES, "mse_x1000", "loss")
+# Of a published error the part by which another may differ from it; half a percent.
+OF_AN_ERROR = 0.005
+# Evaluations, the last ones, over which a run's own variation is taken.
+EVALUATIONS = 11
+# Seconds that are added to a run's own for loading its task.
+LOADING = 1.0
+
+
+def published(folder: Path, names: Sequence[str] = (), preset: str | None = None) -> list[Stored]:
+    """The runs in a folder of published ones, each once, in the files' order.
+
+    Args:
+        names: of notebooks or files, ``12``, ``12_emnist_cr`` or ``12_emnist_cr_laptop``; none:
+            all.
+        preset: only runs of the tasks that this preset loads.
+
+    Raises:
+        Error: no runs, or a name that none of them has.
+    """
+    paths = list(run_files(folder))
+    stems = [path.stem for path in paths]
+    for name in names:
+        if not any(_means(name, stem) for stem in stems):
+            raise unknown("published notebook", name, stems)
+    runs: dict[str, Stored] = {}
+    for path in paths:
+        if not names or any(_means(name, path.stem) for name in names):
+            for digest, run in open_runs(path).items():
+                runs[digest] = max(runs.get(digest, run), run, key=lambda run: run.meta["created"])
+    if preset is not None:
+        runs = {digest: run for digest, run in runs.items() if _at(run, preset)}
+    if not runs:
+        raise Error(f"no published runs of this kind in {folder}")
+    return list(runs.values())
+
+
+def devices(device: str) -> tuple[set[str], str]:
+    """On which kinds of devices runs are repeated, and on which GPU those that were made on one.
+
+    Args:
+        device: ``"cpu"`` or ``"cuda"``: only runs made on this kind; ``"auto"``: on both, if both
+            are here.
+
+    Raises:
+        Error: a device that is not here.
+    """
+    where = resolve_device(device)
+    return {where.type} | ({"cpu"} if device == "auto" else set()), str(where)
+
+
+def possible(
+    runs: Sequence[Stored], kinds: Collection[str], data_root: Path | None
+) -> tuple[list[Stored], Counter[str]]:
+    """The runs that can be repeated here, and how many cannot for which reason.
+
+    Args:
+        kinds: of devices, from :func:`devices`.
+    """
+    prepared = datasets.store.prepared_names(data_root)
+    reasons = [obstacle(run, kinds, prepared) for run in runs]
+    good = [run for run, reason in zip(runs, reasons, strict=True) if not reason]
+    return good, Counter(reason for reason in reasons if reason)
+
+
+def _means(name: str, stem: str) -> bool:
+    name = Path(name).stem
+    return stem == name or stem.startswith(f"{name}_")
+
+
+def _at(run: Stored, preset: str) -> bool:
+    task = run.config.task
+    return bool(task["preset"] == (scale(task["name"], preset) if _ours(run) else preset))
+
+
+def _ours(run: Stored) -> bool:
+    """Whether a run is of a task of the catalogue."""
+    return run.config.task["name"] in TASKS and "version" not in run.config.task
+
+
+def obstacle(run: Stored, kinds: Collection[str], prepared: Collection[str]) -> str:
+    """Why a run cannot be repeated here, and what to do about it; empty if it can.
+
+    Args:
+        kinds: of devices that runs are repeated on: ``"cpu"``, ``"cuda"``.
+        prepared: the names of the data sets that are prepared here.
+    """
+    task = run.config.task
+    if not _ours(run):
+        number = run.path.stem.split("_")[0]
+        return f"of tasks that a notebook makes itself: fedlib reproduce {number}"
+    if kind(run) not in kinds:
+        made = "on a GPU" if kind(run) == "cuda" else "on a CPU"
+        return f"made {made}: --device {kind(run)} where there is one"
+    name = task["options"].get("data")
+    needed = name is not None and not task["stand_in"] and not datasets.CATALOGUE[name].built_in
+    if needed and name not in prepared:
+        return f"of data that are not prepared ({name}): fedlib data prepare --preset laptop"
+    return ""
+
+
+def kind(run: Stored) -> str:
+    """The kind of device that a run was made on: ``"cpu"`` or ``"cuda"``."""
+    return "cpu" if run.meta["device"] == "cpu" else "cuda"
+
+
+def seconds(run: Stored) -> float:
+    """How long a run takes, estimated from how long it took, and :data:`LOADING`.
+
+    The seconds of a program are shared by the configurations that trained together.
+    """
+    return float(run.meta["seconds"] / run.meta["configurations"]) + LOADING
+
+
+def sample(
+    runs: Sequence[Stored], seed: int, count: int | None = None, minutes: float | None = None
+) -> list[Stored]:
+    """Runs drawn at random, one after the other; those that do not fit any more are left out.
+
+    Args:
+        count: at most so many.
+        minutes: the estimates of all together are at most so many; see :func:`seconds`.
+    """
+    order = list(runs)
+    random.Random(seed).shuffle(order)
+    left, chosen = 60 * (math.inf if minutes is None else minutes), list[Stored]()
+    for run in order:
+        if len(chosen) == count:
+            break
+        if seconds(run) <= left:
+            left -= seconds(run)
+            chosen.append(run)
+    return chosen
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A published run beside the same run now.
+
+    Attributes:
+        digest, file, task, algorithm: which run, and which file it is published in.
+        metric: of the final values; see :meth:`fedlib.engine.history.History.final`.
+        published, now: the final values; NaN where it diverged.
+        tolerance: see :func:`tolerance`.
+        bit_equal: whether all published numbers are the same, at their seven digits.
+        agrees: whether the final values are the same within the tolerance.
+        reason: why it could not be trained; else empty.
+        seconds: that it took.
+    """
+
+    digest: str
+    file: str
+    task: str
+    algorithm: str
+    metric: str = ""
+    published: float = math.nan
+    now: float = math.nan
+    tolerance: float = math.nan
+    bit_equal: bool = False
+    agrees: bool = False
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def difference(self) -> float:
+        """By how much the final value is another one."""
+        return self.now - self.published
+
+
+def repeat(runs: Sequence[Stored], data_root: Path | None, device: str) -> Iterator[Repeated]:
+    """Train published runs anew, one after the other, those of one task after each other.
+
+    Args:
+        data_root: where prepared data lie; runs on stand-ins get these, prepared or not.
+        device: of those that were made on a GPU.
+    """
+    by_task: dict[str, list[Stored]] = {}
+    for run in runs:
+        by_task.setdefault(repr(run.config.task), []).append(run)
+    with tempfile.TemporaryDirectory() as nothing:
+        for group in by_task.values():
+            stand_in = group[0].config.task["stand_in"]
+            root = Path(nothing) if stand_in else data_root
+            task: Task | None = None
+            for run in group:
+                which = run.config.digest, run.path.stem, run.config.task["name"]
+                before, named = time.perf_counter(), (*which, run.config.algorithm)
+                try:
+                    task = _task(run, root) if task is None else task
+                    asked = configured(run, task)
+                except Error as problem:
+                    yield Repeated(*named, reason=str(problem))
+                    continue
+                where = "cpu" if kind(run) == "cpu" else device
+                with process.threads(run.meta["threads"], others=False):
+                    how = {"device": where, "backend": run.meta["backend"]}
+                    (history,) = engine.execute([asked], **how)
+                took = time.perf_counter() - before
+                yield Repeated(*named, **_compared(run, history, task), seconds=took)
+
+
+def _task(run: Stored, data_root: Path | None) -> Task:
+    """The task of a published run."""
+    task = run.config.task
+    found = (*FOUND, "centralized")  # what loading adds to a task's options
+    options = {key: value for key, value in task["options"].items() if key not in found}
+    return load_task(task["name"], task["preset"], task["seed"], data_root, **options)
+
+
+def configured(run: Stored, task: Task) -> Configured:
+    """A published run's configuration, made anew on its task from its hyperparameters' values.
+
+    Raises:
+        Error: it is another configuration, or one that this fedlib refuses.
+    """
+    config, values = run.config, hyperparameters(run)
+    optimizer = values["client_optimizer"]
+    known = algorithms.hyperparameters(config.algorithm, None if optimizer == "sgd" else optimizer)
+    named = {key: values[key] for key in (*known, *TRAINING_KEYS) if values.get(key) is not None}
+    asked = engine.configure(
+        task,
+        config.algorithm,
+        rounds=config.rounds,
+        seed=config.seeds,
+        dtype=config.dtype,
+        eval_every=config.eval_every,
+        clients_per_round=config.clients_per_round,
+        overrides=named,
+    )
+    if asked.config.task["data"] != config.task["data"]:
+        raise Error("the data here are of another edition")
+    if asked.config.digest != config.digest:
+        raise Error(f"its configuration is another one now, {asked.config.digest}")
+    return asked
+
+
+def _compared(run: Stored, trained: History, task: Task) -> dict[str, Any]:
+    """What :class:`Repeated` says of the numbers."""
+    old, new = run.history(params=False), rounded(thin(trained))
+    metric = next(name for name in METRICS if name in old.metrics())
+    published, now = old.final(metric), new.final(metric)
+    allowed = tolerance(old, metric, int(task.test.sizes.sum()))
+    agrees = abs(now - published) <= allowed or (math.isnan(published) and math.isnan(now))
+    values = {"metric": metric, "published": published, "now": now, "tolerance": allowed}
+    return {**values, "bit_equal": equal(old, new), "agrees": agrees}
+
+
+def equal(old: History, new: History) -> bool:
+    """Whether all numbers of a published run are those of another, rounded alike."""
+    pairs = [(old.frame, new.frame)] + ([(old.clients, new.clients)] if len(old.clients) else [])
+    return old.diverged == new.diverged and all(
+        first.astype(object).reset_index(drop=True).equals(second.astype(object))
+        for first, second in pairs
+    )
+
+
+def tolerance(history: History, metric: str, examples: int) -> float:
+    """By how much a final value may differ from a published one and still count as the same.
+
+    It is the larger of two. The first is twice the standard error of a difference of two final
+    values, from what the last evaluations vary by: the second differences of those in the second
+    half of the run, at most :data:`EVALUATIONS`, which are free of a steady rise. The other is the
+    standard error of a share of so many test examples, sqrt(p (1 - p) / n), or, where the value is
+    no share but an error, :data:`OF_AN_ERROR` of it. NaN for a run that diverged.
+    """
+    if history.diverged is not None:
+        return math.nan
+    rounds, values = history.points(metric)
+    late = np.diff(values[len(values) // 2 :][-EVALUATIONS:], 2)
+    variance = float(np.square(late).mean() / 6) if len(late) > 2 else 0.0
+    averaged = max(1, int((rounds > rounds[-1] - history.window()).sum()))
+    value = history.final(metric)
+    share = math.sqrt(max(value * (1 - value), 1 / examples) / examples)  # an example at least
+    known = share if metric in SHARES else OF_AN_ERROR * abs(value)
+    return max(2 * math.sqrt(2 * variance / averaged), known)
+
+
+# ------------------------------------------------------------------------------ what is said of it
+
+
+@dataclass
+class Report:
+    """What came of repeating some published runs.
+
+    Attributes:
+        asked: how many runs were meant.
+        left_out: how many of them cannot be repeated here, by reason.
+        chosen: which of the others are repeated.
+        rows: those that have been.
+    """
+
+    asked: int
+    left_out: Counter[str]
+    chosen: Sequence[Stored]
+    rows: list[Repeated] = field(default_factory=list)
+
+    def frame(self) -> pd.DataFrame:
+        """A row a run: the fields of :class:`Repeated`, and ``difference``."""
+        names = [one.name for one in fields(Repeated)]
+        names.insert(names.index("tolerance"), "difference")
+        return pd.DataFrame(
+            [{name: getattr(row, name) for name in names} for row in self.rows], columns=names
+        )
+
+    def differing(self) -> list[Repeated]:
+        """The rows whose numbers do not agree, or that could not be trained."""
+        return [row for row in self.rows if not row.agrees]
+
+    def heading(self) -> str:
+        """The names of a line's columns."""
+        words = ("run", "published in", "task", "algorithm", "metric", "published", "now")
+        return _columns(*words, "difference", "")
+
+    def line(self, row: Repeated) -> str:
+        """A row for people."""
+        which = row.digest, row.file, row.task, row.algorithm
+        if row.reason:
+            return _columns(*which, "", "", "", "", _verdict(row))
+        numbers = (f"{row.published:.6f}", f"{row.now:.6f}", f"{row.difference:+.1e}")
+        if math.isnan(row.published) and math.isnan(row.now):
+            numbers = ("diverged", "diverged", "")
+        allowed = "" if row.bit_equal or not numbers[2] else f" (tolerance {row.tolerance:.1e})"
+        return _columns(*which, row.metric, *numbers, _verdict(row) + allowed)
+
+    def left_out_lines(self) -> list[str]:
+        """How many runs were left out, and what to do about it."""
+        return [f"{count} runs left out, {why}" for why, count in self.left_out.most_common()]
+
+    def summary(self) -> list[str]:
+        """How many agree, in lines."""
+        total, bits = len(self.rows), sum(row.bit_equal for row in self.rows)
+        agree = total - len(self.differing())
+        lines = self.left_out_lines()
+        if total < len(self.chosen):
+            lines.append(f"stopped after {total} of {len(self.chosen)} runs")
+        lines.append(f"{agree} of {total} runs agree within the tolerance, {bits} are bit-equal")
+        return lines
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for programs."""
+        rows = self.frame().to_dict("records")
+        agree, bits = (sum(row[key] for row in rows) for key in ("agrees", "bit_equal"))
+        counts = {"published": self.asked, "chosen": len(self.chosen), "repeated": len(rows)}
+        left = {"left_out": dict(self.left_out)}
+        return {**counts, "agree": agree, "bit_equal": bits, **left, "runs": rows}
+
+    def write(self, path: Path) -> None:
+        """Write the table as CSV, or in Markdown with the summary below."""
+        text = self.frame().to_csv(index=False)
+        if path.suffix == ".md":
+            names = ["digest", "file", "task", "algorithm", "metric"]
+            numbers = ["published", "now", "difference"]
+            rows = [[*names, *numbers, "verdict"], ["---"] * 9]
+            for row in self.rows:
+                values = [f"{getattr(row, name):.6g}" for name in numbers]
+                rows.append([*(getattr(row, name) for name in names), *values, _verdict(row)])
+            lines = ["| " + " | ".join(row) + " |" for row in rows]
+            text = "\n".join([*lines, "", *self.summary(), ""])
+        files.write(path, text.encode())
+
+
+def _verdict(row: Repeated) -> str:
+    """A row's verdict in a word."""
+    if row.reason:
+        return f"not trained: {row.reason}"
+    return "bit-equal" if row.bit_equal else "agrees" if row.agrees else "differs"
+
+
+def _columns(*cells: str) -> str:
+    widths = (16, 30, 17, 11, 11, 9, 9, 10)
+    start = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False))
+    return f"{start}  {cells[-1]}".rstrip()
+
+
+class Bar:
+    """A progress bar over the runs' estimated seconds, on a terminal, and lines above it."""
+
+    def __init__(self, runs: Sequence[Stored], quiet: bool) -> None:
+        form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+        self._seconds = {run.config.digest: seconds(run) for run in runs}
+        total, self._count = sum(self._seconds.values()), 0
+        hidden = quiet or None  # None: also where no terminal is
+        self._bar = tqdm(total=total, disable=hidden, bar_format=form, dynamic_ncols=True)
+
+    def __enter__(self) -> Self:
+        self._name()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def _name(self) -> None:
+        self._bar.set_description_str(f"{self._count}/{len(self._seconds)} runs")
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        tqdm.write(line, file=sys.stdout)
+        sys.stdout.flush()
+
+    def done(self, row: Repeated, line: str | None) -> None:
+        """Go on by a run, and print its line."""
+        self._count += 1
+        if line is not None:
+            self.say(line)
+        self._bar.update(self._seconds[row.digest])
+        self._name()
