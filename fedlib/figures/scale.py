@@ -33,7 +33,7 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
         usual: the paper's options and rounds, where they are not the task's.
 
     Returns:
-        for instance ``"FEMNIST for EMNIST, 105 of 3,400 clients, 1,000 of 3,000 rounds, 1 seed"``;
+        for instance ``"FEMNIST-105 for EMNIST, 105 of 3,400 clients, 20 of 1,500 rounds, 1 seed"``;
         clients only of the papers' tasks.
     """
     run, made_up = histories[0], [run.stand_in for run in histories]

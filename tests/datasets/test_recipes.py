@@ -25,7 +25,7 @@ import torch
 from PIL import Image
 
 import fedlib
-from fedlib import datasets
+from fedlib import datasets, paths
 from fedlib.datasets import fetching
 from fedlib.datasets.catalogue import (
     CATALOGUE,
@@ -522,6 +522,30 @@ def test_what_comes_out_otherwise_is_not_stored(upstream, tmp_path, monkeypatch)
     assert not datasets.prepared(tmp_path / "root")
 
 
+def test_all_that_a_notebook_needs(upstream, command, tmp_path):
+    """What it is comes from its plan and its tasks; what is prepared stays."""
+    train = ("run", "shakespeare", "fedavg", "--preset", "laptop")
+    command.refused("'fedlib data prepare --preset laptop'", *train)
+    rows = "".join(f'"{i % 4 + 1}","Title {i}","A"\n' for i in range(6002))
+    upstream("ag_news_test", {"articles": {"data/ag_news_csv/test.csv": rows.encode()}})
+    folder = str(upstream("shakespeare_plays", {"plays": {"zeta/full.html": PLAY}}))
+    words = ("data", "prepare", "--notebook", "14", "--notebook", "27", "--from", folder)
+    status, out, err = command(*words)
+    assert status == 0 and err.startswith("left out dbpedia, which has no recipe: there is no ")
+    listed = [line.split() for line in out.splitlines()]
+    assert ["shakespeare_plays", "0", "to", "prepare", "14"] in listed
+    assert ["ag_news_test", "0", "to", "prepare", "27"] in listed
+    assert listed[-1] == "2 data sets prepared, 0 were".split()
+    cards = {card["name"]: card["edition"] for card in datasets.prepared()}
+    assert cards == {"ag_news": "ag_news_test", "shakespeare": "shakespeare_plays"}
+    assert command.json(*words) == []
+    whole = Path(folder) / "TheMITTech+shakespeare" / "zeta" / "full.html"
+    whole.write_bytes(PLAY + b" ")
+    fetching.files.remove(paths.data_root() / "prepared" / "shakespeare")
+    status, out, err = command(*words)
+    assert status == 1 and "\nfedlib: shakespeare_plays: zeta/full.html in " in err
+
+
 # --------------------------------------------------------------------- the published runs' data
 
 
@@ -589,3 +613,11 @@ def test_texts_of_the_packs_are_the_recipes_and_the_published_runs(tmp_path, cap
         loaded = fedlib.load_task(task, "laptop", data_root=tmp_path)
         edition = edition_of(loaded.fingerprint)
         assert edition and RECIPES[edition].data == loaded.options["data"]
+
+
+def test_the_page_on_data_has_every_repository_with_its_commit():
+    page = (ROOT / "data" / "README.md").read_text("utf-8")
+    for name, recipe in RECIPES.items():
+        assert f"`{name}`" in page
+        for source in recipe.sources:
+            assert f"| `{source.repo}`, {source.commit[:12]} | " in page

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib import figures
+from fedlib.datasets.catalogue import RECIPES
 from fedlib.figures.save import NOTE, picture, render
 from fedlib.figures.scale import note, scale, small
 from tests.figures.conftest import as_task
@@ -57,6 +58,11 @@ def test_the_scale_tells_data_clients_rounds_and_seeds(histories):
     assert scale([odd], {"data": "emnist", "examples": 10000, **whole}) == (
         "FEMNIST for EMNIST, 9,000 of 10,000 examples, 0.125 of the width, 4 rounds, 1 seed"
     )
+    roles = {"data": RECIPES["shakespeare_plays"].tasks[0], "options": {"data": "shakespeare"}}
+    named = [as_task(odd, data=RECIPES["femnist_105"].card), as_task(paper[0], **roles)]
+    meant = [{"data": "emnist"}, {"data": "shakespeare"}]
+    said = [scale([run], paper).split(", ")[0] for run, paper in zip(named, meant, strict=True)]
+    assert said == ["FEMNIST-105 for EMNIST", "Shakespeare (plays)"]
     own = as_task(paper[0], options={"data": "emnist"})
     assert scale([own, odd], {"data": "emnist"}).startswith("EMNIST and FEMNIST for EMNIST, ")
     assert scale([as_task(paper[0], stand_in=True), paper[1]]).startswith("partly stand-in data")
