@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
-from matplotlib.transforms import Transform
 
 from fedlib.arguments import called, checked
-from fedlib.engine.history import History, mean_of_last, rounds_of
+from fedlib.engine.history import History, rounds_of
 from fedlib.errors import Error, require
 from fedlib.figures import style
 from fedlib.figures.scale import scale, small
@@ -24,20 +23,11 @@ from fedlib.figures.scale import scale, small
 Drawing = tuple[Figure, pd.DataFrame]  # and what is drawn
 # So many lines have their labels at their ends; more have a legend.
 LABELLED = 8
-# Where a panel's own legend does not lie on its lines.
-ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
-# Lines nearer to each other than this share of the axis are one to the eye.
-ALIKE = 0.015
-MANY = "0.3"  # the colour of their common label, which is of none of them
-# The height of a line's label and of a panel's title with what is below, in inches.
-LINE, HEAD = 0.115, 0.75
 # What a logarithmic axis shows at most, from its largest value down: below is rounding.
 ROUNDING = 1e-12
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 # Metrics that are fractions begin with one of these words.
 FRACTIONS = ("accuracy", "recall")
-# Up to this share of the rounds a curve does not decide what the axis shows.
-EARLY = 0.05
 
 
 def algorithm(history: History) -> str:
@@ -64,10 +54,12 @@ def learning_curves(
 ) -> Drawing:
     """A metric over rounds: a line per algorithm, the mean over seeds with a band of ± one std.
 
-    Bold is the mean over the last rounds so far, so that a line ends in the number that a table
-    gives; each evaluation is drawn faintly. Up to eight lines have their labels and these numbers
-    at their ends, lines that lie on each other one in common; a run that diverged ends in a cross.
-    The axis shows what comes after the first twentieth of the rounds.
+    A line is the mean over a window of rounds around each, at the end over the last rounds, so that
+    it ends in the number that a table gives. The band is that of the line: ± one standard deviation
+    over the seeds; of one seed, whose line ends in a hollow mark, of the evaluations in the window.
+    Up to eight lines have their labels and last numbers at their ends, lines that lie on each other
+    one in common; a run that diverged ends in a cross. The axis shows what comes after the first
+    twentieth of the rounds.
 
     Args:
         histories: runs of one task.
@@ -76,16 +68,17 @@ def learning_curves(
         title: of the panel.
         percent: draw fractions as percent; default for accuracies and recalls.
         log_y: logarithmic values.
-        legend: name the lines; without it :func:`shared_legend` can.
+        legend: name the lines; without it their ends have numbers only, and
+            :func:`fedlib.figures.style.key` can name them.
         by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
         looks: of lines that look otherwise here.
-        window: rounds that the bold line averages; default :meth:`History.window`, 1 for the last.
+        window: rounds that a line averages; default :meth:`History.window`, 1 for none.
         shown: under the title; default ``fedlib.figures.scale.scale``.
         ax: draw into these axes; default a new figure.
 
     Returns:
         the figure, and what is drawn: task, algorithm (what ``by`` says), round, mean, std (n - 1,
-            NaN for one seed), seeds.
+            NaN for one seed), seeds; line and spread, the line that is drawn and its band.
 
     Raises:
         Error: no runs, or a run without this metric.
@@ -99,10 +92,9 @@ def learning_curves(
         6
     """
     percent = metric.startswith(FRACTIONS) if percent is None else percent
-    data = _data(histories, metric, split, percent, by)
+    data = _data(histories, metric, split, percent, by, window)
     lost = {line_of(run, by) for run in histories if run.diverged is not None}
     rounds = max(map(rounds_of, histories))
-    over = {line_of(run, by): window or run.window() for run in histories}
     dots: list[Line2D] = []
     ends, stated, crossed = [], {}, set()
     lines = data["algorithm"].nunique()
@@ -111,25 +103,23 @@ def learning_curves(
             look = (looks or {}).get(str(key)) or style.look(str(key))
             if not look.label or look.label.startswith("_"):  # matplotlib leaves such lines out
                 raise Error(f"a line's label is {look.label!r}; give one that starts otherwise")
-            raw = part.set_index("round")["mean"]
-            smooth = trailing(raw, over[str(key)])
-            # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
-            if not smooth.equals(raw):
-                ax.plot(raw.index, raw, color=look.color, linewidth=0.5, alpha=0.35)
             how: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
-            ax.plot(smooth.index, smooth, label=look.label, **how)
-            if (part["seeds"] > 1).any():
+            # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
+            ax.plot(part["round"], part["line"], label=look.label, **how)
+            if part["spread"].notna().any():
                 shade = look.color, min(0.15, 0.6 / lines)
-                style.band(ax, part["round"], part["mean"], part["std"], *shade)
-            marker = "x" if key in lost else "o"
-            dots += ax.plot(smooth.index[-1:], smooth[-1:], marker, color=look.color)
-            ends.append(float(smooth.iloc[-1]))
+                style.band(ax, part["round"], part["line"], part["spread"], *shade)
+            last = part.iloc[-1]
+            dot = {"marker": "x" if key in lost else "o", "color": look.color, "markersize": 3}
+            dot |= {"markerfacecolor": "white"} if last["seeds"] == 1 else {}
+            dots += ax.plot(last["round"], last["line"], **dot)
+            ends.append(float(last["line"]))
             stated[look.label] = (printed or {}).get(str(key), np.nan)
             crossed |= {look.label} if key in lost else set()
         if log_y:
             ax.set_yscale("log")
-        late = data["round"] > EARLY * data["round"].max()
-        seen = data.loc[late & np.isfinite(data["mean"]), "mean"]
+        late = data["round"] > style.EARLY * data["round"].max()
+        seen = data.loc[late & np.isfinite(data["line"]), "line"]
         _show(ax, [*seen.quantile([0.02, 0.98]), *ends])
         low, high = ax.get_ylim()
         for dot, end in zip(dots, ends, strict=True):
@@ -145,21 +135,36 @@ def learning_curves(
         style.titled(ax, title, below, small=small(histories))
         if legend and len(ends) > LABELLED:
             ax.legend()
-        elif legend:
-            label_ends(ax, stated, crossed)
+        else:
+            style.label_ends(ax, stated, crossed, names=legend)
     return figure_of(ax), data
 
 
-def trailing(series: pd.Series, window: int) -> pd.Series:
-    """The means over the last rounds up to each: the last one is what a table gives.
+def smoothed(
+    series: pd.Series, window: int, reduce: Callable[[np.ndarray], Any] = np.mean
+) -> pd.Series:
+    """The means over a window of rounds around each, so that they do not lag behind.
 
-    >>> trailing(pd.Series([9.0, 2.0, 4.0], index=[0, 10, 20]), 15).tolist()
-    [9.0, 2.0, 3.0]
+    The window is as narrow at the beginning as there are rounds before; over its last half it stays
+    at the last rounds, so that the line ends in what a table gives.
+
+    Args:
+        series: values by round, in order.
+        window: rounds.
+        reduce: another statistic of the window.
+
+    >>> smoothed(pd.Series([9.0, 3.0, 6.0, 3.0, 5.0], index=[0, 10, 20, 30, 40]), 30).tolist()
+    [9.0, 3.0, 4.0, 4.666666666666667, 4.666666666666667]
     """
     rounds, values = series.index.to_numpy(), series.to_numpy()
-    ends = range(1, len(rounds) + 1)
-    means = [mean_of_last(rounds[:end], values[:end], window) for end in ends]
-    return pd.Series(means, series.index)
+    last = rounds[-1]
+    late = rounds > last - max(1, min(window, last))  # as fedlib.engine.history.mean_of_last
+    out = []
+    for at in rounds:
+        half = min(window / 2, at)
+        known = late if at + window / 2 >= last else np.abs(rounds - at) < half
+        out.append(float(reduce(values[known | (rounds == at)] if at < last else values[late])))
+    return pd.Series(out, series.index)
 
 
 def _show(ax: Axes, values: Sequence[float]) -> None:
@@ -174,76 +179,6 @@ def _show(ax: Axes, values: Sequence[float]) -> None:
         reach = (low / margin, high * margin) if log else (low - margin, high + margin)
         if high > low and np.isfinite(reach).all():
             ax.set_ylim(min(*reach, *known), max(*reach, *known))
-
-
-def label_ends(
-    ax: Axes,
-    printed: Mapping[str, float] | None = None,
-    lost: Collection[str] = (),
-    *,
-    numbers: bool = True,
-    alike: float = ALIKE,
-) -> None:
-    """Write the labels of lines behind their ends, in their colours (one for several lines in
-    grey) and one below the other.
-
-    Args:
-        ax: with its limits set. Lines that lie on each other get one label.
-        printed: the paper's numbers by label, in brackets after ours.
-        lost: labels of runs that diverged; these have the word in place of the number.
-        numbers: write each line's last number after its label.
-        alike: up to this distance, in axes' heights, lines lie on each other.
-    """
-    from sklearn.isotonic import isotonic_regression  # here: most commands draw nothing
-
-    place, stated = ax.transData + ax.transAxes.inverted(), printed or {}
-    groups: list[list[Line2D]] = []
-    for line in ax.get_lines():
-        if str(line.get_label()).startswith("_"):
-            continue
-        known = (group for group in groups if _apart_by(line, group[0], place) < alike)
-        alone = {str(line.get_label())} & set(lost)
-        group = None if alone else next(known, None)
-        groups.append([line]) if group is None else group.append(line)
-    points = [place.transform(np.asarray(group[0].get_xydata())[-1]) for group in groups]
-    ends = np.clip(np.nan_to_num([y for _, y in points]), 0, 1)
-    spec = ax.get_subplotspec()
-    rows = spec.get_gridspec().nrows if spec else 1
-    step = LINE / max(0.5, figure_of(ax).get_figheight() / rows - HEAD)
-    order = np.argsort(ends, kind="stable")
-    highest = 1 - step * (np.arange(len(order))[::-1] + 0.5)  # none beside the line under the title
-    # Moved as little as it takes to be a step apart, none below the axis.
-    steps = step * np.arange(len(order))
-    places = np.clip(isotonic_regression(ends[order] - steps) + steps, steps, highest)
-    for index, y in zip(order, places, strict=True):
-        group = groups[index]
-        labels = [str(line.get_label()) for line in group]
-        last = dict.fromkeys(style.short(np.asarray(line.get_ydata())[-1]) for line in group)
-        joint = " = " if len(last) == 1 or not numbers else ", "
-        words = [joint.join(labels) + (":" if numbers and labels[-1][-1].isdigit() else "")]
-        if labels[0] in lost:
-            words.append("diverged")
-        elif numbers:
-            words.append(", ".join(last))
-        theirs = [stated[name] for name in labels if np.isfinite(stated.get(name, np.nan))]
-        words += [f"[{', '.join(map(style.short, theirs))}]"] if theirs else []
-        color = group[0].get_color() if len(group) == 1 else MANY
-        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.4, "relpos": (0, 0.5)}
-        arrow |= {"shrinkA": 0, "shrinkB": 2}
-        look: dict[str, Any] = {"fontsize": 6.5, "color": color, "va": "center"}
-        where: dict[str, Any] = {"xy": (points[index][0], ends[index]), "xytext": (1.06, y)}
-        ax.annotate(" ".join(words), **where, xycoords="axes fraction", arrowprops=arrow, **look)
-
-
-def _apart_by(line: Line2D, other: Line2D, place: Transform) -> float:
-    """How far two lines are apart but for their beginnings; infinite if they have other places."""
-    points = (np.asarray(drawn.get_xydata(), float) for drawn in (line, other))
-    first, second = map(place.transform, points)
-    if first.shape != second.shape or not np.allclose(first[:, 0], second[:, 0]):
-        return np.inf
-    return float(
-        np.nanmax(np.abs(first - second)[first[:, 0] > EARLY * first[-1, 0], 1], initial=0.0)
-    )
 
 
 def line_of(history: History, by: Callable[[History], str]) -> str:
@@ -263,6 +198,7 @@ def _data(
     split: str,
     percent: bool,
     by: Callable[[History], str],
+    window: int | None,
 ) -> pd.DataFrame:
     if not histories:
         raise Error("no runs to draw; give at least one history")
@@ -270,26 +206,24 @@ def _data(
     for history in histories:
         series = history.series(metric, split) * (100.0 if percent else 1.0)
         named = {"task": history.config.task["name"], "algorithm": line_of(history, by)}
+        over = window or history.window()
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # one evaluation has no deviation
+            within = smoothed(series, over, lambda values: np.std(values, ddof=1))
+        named |= {"line": smoothed(series, over).to_numpy(), "within": within.to_numpy()}
         frames.append(series.reset_index().assign(**named))
     values = pd.concat(frames, ignore_index=True)
-    grouped = values.groupby(["task", "algorithm", "round"], sort=False)["value"]
-    data = grouped.agg(mean="mean", std="std", seeds="count").reset_index()
+    grouped = values.groupby(["task", "algorithm", "round"], sort=False)
+    data = grouped["value"].agg(mean="mean", std="std", seeds="count")
+    data["line"], data["spread"] = grouped["line"].mean(), grouped["line"].std()
+    data["spread"] = data["spread"].where(data["seeds"] > 1, grouped["within"].mean())
+    data = data.reset_index()
     # A mean is of all seeds but those that diverged: where one was ended the line ends, too.
     left = Counter(
         (run.config.task["name"], line_of(run, by)) for run in histories if run.diverged is None
     )
     known = [left[line] for line in zip(data["task"], data["algorithm"], strict=True)]
     return data[grouped.size().to_numpy() >= known].reset_index(drop=True)
-
-
-def shared_legend(figure: Figure, *more: Line2D) -> None:
-    """One legend above all panels: each label once, then ``more``."""
-    handles: dict[str, Artist] = {}
-    for ax in figure.axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    shown = [*handles.values(), *more]
-    figure.legend(handles=shown, loc="outside upper center", ncols=min(5, len(shown)))
 
 
 def axis_label(metric: str, split: str, percent: bool) -> str:
@@ -349,7 +283,7 @@ def client_density(
         for key, values in _client_values(histories, metric, split).items():
             density = _density(100.0 * values, at)
             look = style.look(key)
-            ax.plot(at, density, look.linestyle, color=look.color, label=look.label)
+            ax.plot(at, density, linestyle=look.linestyle, color=look.color, label=look.label)
             frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
         ax.set(xlabel=f"client {axis_label(metric, split, True)}", ylabel="density")
         ax.set_ylim(bottom=0)

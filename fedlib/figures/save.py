@@ -34,7 +34,7 @@ NOTE = "fedlib-note"
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
 # Of a PNG: dots an inch to try, the bytes that it should fit into, colours, and at last fewer.
-DPIS, MOST, COLOURS, FEWER = (200, 150, 125, 110, 100), 60_000, 128, 92
+DPIS, MOST, COLOURS, FEWER = (200, 150, 125, 110, 100), 150_000, 128, 92
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 
 

@@ -21,8 +21,20 @@ def small(histories: Collection[History]) -> bool:
 
 
 def whole(histories: Collection[History]) -> bool:
-    """Whether these are runs of the paper preset, beside which printed numbers may stand."""
-    return all(run.config.task["preset"] == "paper" for run in histories)
+    """Whether printed numbers may stand beside these: runs of the paper preset on its data, as many
+    clients and words.
+    """
+    return all(run.config.task["preset"] == "paper" and _paper_data(run) for run in histories)
+
+
+def _paper_data(run: History) -> bool:
+    """Whether a run's data are the paper's: the data set itself, whole, with the model's width."""
+    task = run.config.task
+    full, options = tasks.paper_values(task["name"]) if _paper(run) else {}, task["options"]
+    whole = [key for key in ("data", "clients", "examples", "words", "width") if full.get(key)]
+    wanted = {key: full[key] if isinstance(full[key], list) else [full[key], 0] for key in whole}
+    alike = all(options[key] in known for key, known in wanted.items() if key in options)
+    return alike and not task["stand_in"] and task["data"] not in LOSSY
 
 
 def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) -> str:

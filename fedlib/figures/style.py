@@ -1,22 +1,103 @@
-"""One look for all figures: a colour, marker, line and label per algorithm, one word per name."""
+"""One look for all figures, in one file that needs matplotlib alone: copy it beside a paper's own
+scripts, and ``names.toml`` if you want its words.
+
+A figure is as wide as a page's text or a column (:data:`WIDTH`, :data:`COLUMN`, inches), so that
+its 6 to 8 points are 6 to 8 points in print. Titles say what is found, a grey line below which data
+show it; a method's name stands once in a key, its numbers at the ends of its lines.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterator, Mapping
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import matplotlib
 import matplotlib.style
 import numpy as np
-import pandas as pd
+from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from fedlib.paths import read_toml
+WIDTH, COLUMN = 5.5, 3.25
+# Any two differ by at least 20 in CIELAB, also as protanopes, deuteranopes and tritanopes see them.
+COLORS = {
+    "blue": "#0B4FA0",
+    "red": "#C1440E",
+    "green": "#2BA84A",
+    "pink": "#A8478A",
+    "amber": "#E69F00",
+    "sky": "#7CC3F0",
+    "brown": "#70543E",
+    "black": "#000000",
+    "grey": "#999999",
+}
+RC: dict[str, Any] = {
+    "figure.figsize": (WIDTH, 3.0),
+    "figure.dpi": 120,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.facecolor": "white",
+    "savefig.dpi": 200,
+    "savefig.bbox": "standard",  # a tight box would change the width
+    "savefig.facecolor": "white",
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
+    "mathtext.fontset": "dejavusans",
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": 7,
+    "axes.labelcolor": "0.15",
+    "axes.labelpad": 2,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "xtick.color": "0.25",
+    "ytick.color": "0.25",
+    "xtick.major.size": 2.2,
+    "ytick.major.size": 2.2,
+    "xtick.major.width": 0.5,
+    "ytick.major.width": 0.5,
+    "xtick.minor.size": 1.2,
+    "ytick.minor.size": 1.2,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.2,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "0.35",
+    "axes.linewidth": 0.5,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "0.92",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "image.cmap": "cividis",
+    "axes.prop_cycle": cycler(color=[c for name, c in COLORS.items() if name != "grey"]),
+    # TrueType in PDF (journals refuse Type 3), and the same bytes for the same figure.
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.hashsalt": "fedlib",
+    "svg.fonttype": "none",
+}
+SMALL = 6.3  # points: of words in a panel
+TINT = "#F6F2E6"  # behind what is drawn from small problems in place of the papers'
+LETTERS, BOLD = 26, 16  # of a grey line and of a title that fit into an inch
+LINE = 0.108  # inches: the height of a label at a line's end
+ALIKE = 0.015  # lines nearer to each other than this share of the axis are one to the eye
+EARLY = 0.05  # up to this share of the rounds curves do not decide what an axis shows
+MANY = "0.3"  # the colour of a label of several lines
 
 
 @dataclass(frozen=True)
@@ -26,32 +107,58 @@ class Look:
     label: str
     color: str
     marker: str = "o"
-    linestyle: str | tuple[int, tuple[int, ...]] = "-"
+    linestyle: str | tuple[int, tuple[float, ...]] = "-"
 
     def line(self) -> dict[str, Any]:
         """Keywords of ``Axes.plot``."""
         return {"color": self.color, "marker": self.marker, "linestyle": self.linestyle}
 
 
-_LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-_LINES["long"] = (0, (6, 2))
-_DECLARED = read_toml("figures/looks.toml")
-_COLORS: dict[str, str] = _DECLARED["colors"]
+DASH, DOT, LONG = (0, (3.2, 1.2)), (0, (1.4, 1.0)), (0, (6, 2))
+BROKEN = (0, (5, 1.2, 1.2, 1.2))
+# Related methods share a colour and differ in marker and line; those that meet in one figure of the
+# papers differ in colour.
+_METHODS: dict[str, tuple[str, str, str, Any]] = {
+    "fedavg": ("FedAvg", "black", "o", DASH),
+    "fedavgm": ("FedAvgM", "sky", "v", "-"),
+    "fedadagrad": ("FedAdagrad", "green", "s", "-"),
+    "fedadam": ("FedAdam", "blue", "^", "-"),
+    "fedyogi": ("FedYogi", "red", "D", "-"),
+    "scaffold": ("SCAFFOLD", "amber", "P", BROKEN),
+    "fedprox": ("FedProx", "pink", "X", DASH),
+    "fednova": ("FedNova", "brown", "<", BROKEN),
+    "qfedavg": ("q-FedAvg", "amber", ">", "-"),
+    "adafedadam": ("AdaFedAdam", "red", "*", "-"),
+    "mime": ("Mime", "red", "h", "-"),
+    "mimelite": ("MimeLite", "green", "H", "-"),
+    "mime_mvr": ("MimeMVR", "red", "d", LONG),
+    "mimelite_mvr": ("MimeLiteMVR", "green", "d", LONG),
+    "loc_mime": ("Loc-Mime", "brown", "h", "-"),
+    "moon": ("MOON", "amber", "p", "-"),
+    "lookahead": ("Lookahead", "pink", "1", DOT),
+    "adaalter": ("AdaAlter", "sky", "2", DOT),
+    "centralized": ("Centralized", "grey", "", LONG),
+    "n_accadam": ("N-AccAdam", "sky", "3", LONG),
+}
+# Client optimizers, as Delta-SGD's figures compare them; ``_decay`` is its falling step size.
+_CLIENTS: dict[str, tuple[str, str, str, Any]] = {
+    "sgd": ("SGD", "black", "o", "-"),
+    "sgd_decay": ("SGD (decay)", "grey", "o", DASH),
+    "sgdm": ("SGDM", "blue", "v", "-"),
+    "sgdm_decay": ("SGDM (decay)", "sky", "v", DASH),
+    "adam": ("Adam", "amber", "^", "-"),
+    "adagrad": ("Adagrad", "green", "s", "-"),
+    "sps": ("SPS", "pink", "X", "-"),
+    "delta_sgd": ("Δ-SGD", "red", "*", "-"),
+}
 LOOKS, CLIENT_LOOKS = (
-    {
-        name: Look(label, _COLORS[color], marker, _LINES[line])
-        for name, (label, color, marker, line) in _DECLARED[kind].items()
-    }
-    for kind in ("methods", "clients")
+    {name: Look(label, COLORS[c], marker, line) for name, (label, c, marker, line) in of.items()}
+    for of in (_METHODS, _CLIENTS)
 )
 # Of lines that have no look of their own.
-_OTHERS = [color for name, color in _COLORS.items() if name not in ("black", "grey")]
-NAMES: dict[str, str] = _DECLARED["names"]
-STYLE = "fedlib.figures.fedlib"  # the file fedlib.mplstyle beside this one
-# Behind what is drawn from small problems in place of the papers'.
-TINT = "#F6F2E6"
-# Of a subtitle fit into an inch.
-LETTERS = 26
+_OTHERS = [color for name, color in COLORS.items() if name not in ("black", "grey")]
+_WORDS = Path(__file__).with_name("names.toml")
+NAMES: dict[str, str] = tomllib.loads(_WORDS.read_text("utf-8")) if _WORDS.is_file() else {}
 
 
 def look(algorithm: str) -> Look:
@@ -60,64 +167,7 @@ def look(algorithm: str) -> Look:
     if algorithm in known:
         return known[algorithm]
     number = sum(algorithm.encode())
-    return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], ":")
-
-
-def name(word: str) -> str:
-    """What people call a method, task, data set or metric.
-
-    >>> [name(word) for word in ("SGD_decay", "mse_x1000", "fedavg", "recall_at_5")]
-    ['SGD (decay)', 'MSE × 1000', 'FedAvg', 'recall at 5']
-    """
-    known = LOOKS | CLIENT_LOOKS
-    if word.lower() in known:
-        return known[word.lower()].label
-    return NAMES.get(word, word.replace("_", " "))
-
-
-def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
-    """A panel's title at the left, under it in grey what is shown; small problems are tinted."""
-    spec = ax.get_subplotspec()
-    inches = ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
-    pitch = inches / (spec.get_gridspec().ncols if spec else 1)
-    # It may stand above the labels behind the panel, too; the axis' numbers take the rest.
-    most = max(20, int(LETTERS * (pitch - 0.6)))
-    even = len(below) // max(1, -(-len(below) // most)) + 8  # no line of one word
-    lines = textwrap.wrap(below, min(most, even), break_on_hyphens=False)
-    ax.set_title(title, loc="left", fontweight="bold", pad=4 + 8 * len(lines))
-    if lines:
-        look: dict[str, Any] = {"fontsize": 6, "color": "0.4", "va": "bottom", "linespacing": 1.1}
-        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        shown = ax.annotate("\n".join(lines), (0, 1), (0, 3), **place, **look)
-        shown.set_in_layout(bool(spec and spec.is_last_col()))  # not beyond the figure's edge
-    if small:
-        ax.set_facecolor(TINT)
-
-
-def tints(count: int) -> list[Any]:
-    """Shades of one hue for the values of a parameter, from light to dark.
-
-    >>> len(tints(3))
-    3
-    """
-    return [matplotlib.colormaps["cividis_r"](place) for place in np.linspace(0.25, 1, count)]
-
-
-def grid(count: int, most: int) -> tuple[int, int]:
-    """In how many rows and columns some panels leave the fewest places empty, so many columns at
-    most.
-
-    >>> [grid(count, most=4) for count in (1, 3, 4, 5, 6, 7)]
-    [(1, 1), (1, 3), (1, 4), (2, 3), (2, 3), (2, 4)]
-    """
-    tried = range(min(count, most), min(count, 2) - 1, -1)
-    columns = min(tried, key=lambda number: -count % number)
-    return -(-count // columns), columns
-
-
-def band(ax: Axes, x: ArrayLike, mean: pd.Series, std: pd.Series, color: Any, alpha: float) -> None:
-    """Shade what lies within one standard deviation of a mean."""
-    ax.fill_between(x, mean - std, mean + std, color=color, alpha=alpha, linewidth=0)
+    return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], DOT)
 
 
 def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -> dict[str, Look]:
@@ -132,23 +182,58 @@ def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -
     taken = {look.color for look in looks.values()}
     free = [color for color in _OTHERS if color not in taken] or _OTHERS
     for number, label in enumerate(label for label in labels if label not in looks):
-        linestyle = ("-", "--", ":", "-.")[number // len(free) % 4]
-        looks[label] = Look(label, free[number % len(free)], "osv^D<>"[number % 7], linestyle)
+        line: Any = ("-", DASH, DOT, BROKEN)[number // len(free) % 4]
+        looks[label] = Look(label, free[number % len(free)], "osv^D<>"[number % 7], line)
     return looks
+
+
+def name(word: str) -> str:
+    """What people call a method, task, data set or metric.
+
+    >>> [name(word) for word in ("SGD_decay", "mse_x1000", "fedavg", "recall_at_5")]
+    ['SGD (decay)', 'MSE × 1000', 'FedAvg', 'recall at 5']
+    """
+    known = LOOKS | CLIENT_LOOKS
+    if word.lower() in known:
+        return known[word.lower()].label
+    return NAMES.get(word, word.replace("_", " "))
+
+
+def ink(color: Any) -> str:
+    """A colour for words: as dark a shade as 4.5 : 1 against white needs.
+
+    >>> ink("#000000"), ink("#E69F00")
+    ('#000000', '#9D6C00')
+    """
+    rgb = np.array(to_rgb(color))
+    while True:
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        if 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5:
+            return to_hex(rgb).upper()
+        rgb = 0.98 * rgb
+
+
+def tints(count: int) -> list[Any]:
+    """Shades of one hue for the values of a parameter, from light to dark.
+
+    >>> len(tints(3))
+    3
+    """
+    return [matplotlib.colormaps["cividis_r"](place) for place in np.linspace(0.25, 1, count)]
 
 
 def apply() -> None:
     """Use the style for everything drawn from now on."""
-    matplotlib.style.use(STYLE)
+    matplotlib.style.use(RC)
 
 
 def context() -> AbstractContextManager[None]:
     """Use the style inside a ``with`` block only, whatever was set before."""
-    return matplotlib.style.context(STYLE, after_reset=True)
+    return matplotlib.style.context(RC, after_reset=True)
 
 
 @contextmanager
-def axes(ax: Axes | None = None, size: tuple[float, float] = (5.5, 3.0)) -> Iterator[Axes]:
+def axes(ax: Axes | None = None, size: tuple[float, float] = (WIDTH, 3.0)) -> Iterator[Axes]:
     """Some axes, or those of a new figure of a size in inches; the style inside the block only."""
     with context():
         yield Figure(figsize=size).subplots() if ax is None else ax
@@ -172,6 +257,192 @@ def panels(
         for ax in grid[len(grid) if count is None else count :]:
             ax.remove()
         yield figure, grid[:count]
+
+
+def grid(count: int, most: int) -> tuple[int, int]:
+    """In how many rows and columns some panels leave the fewest places empty, so many columns at
+    most.
+
+    >>> [grid(count, most=4) for count in (1, 3, 4, 5, 6, 7)]
+    [(1, 1), (1, 3), (1, 4), (2, 3), (2, 3), (2, 4)]
+    """
+    tried = range(min(count, most), min(count, 2) - 1, -1)
+    columns = min(tried, key=lambda number: -count % number)
+    return -(-count // columns), columns
+
+
+# ------------------------------------------------------------------------------ words in a picture
+
+
+def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
+    """A panel's title at the left, under it in grey what is shown; small problems are tinted."""
+    spec = ax.get_subplotspec()
+    inches = ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    share = (spec.colspan.stop - spec.colspan.start) / spec.get_gridspec().ncols if spec else 1.0
+    # It may stand above the labels behind the panel, too; the axis' numbers take the rest.
+    room = inches * share - 0.5
+    most = max(20, int(LETTERS * room))
+    even = len(below) // max(1, -(-len(below) // most)) + 8  # no line of one word
+    lines = textwrap.wrap(below, min(most, even), break_on_hyphens=False)
+    heads = [textwrap.fill(part, max(14, int(BOLD * room))) for part in title.split("\n")]
+    ax.set_title("\n".join(heads), loc="left", fontweight="bold", pad=3 + 7.2 * len(lines))
+    if lines:
+        words: dict[str, Any] = {"fontsize": 6, "color": "0.35", "va": "bottom"}
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        shown = ax.annotate("\n".join(lines), (0, 1), (0, 2.5), linespacing=1.1, **place, **words)
+        shown.set_in_layout(bool(spec and spec.is_last_col()))  # not beyond the figure's edge
+    if small:
+        ax.set_facecolor(TINT)
+
+
+def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int = 6) -> None:
+    """The methods' names, once, above all panels and in their colours.
+
+    Args:
+        looks: default those of all labelled lines.
+        more: further handles, after the methods.
+    """
+    handles: dict[str, Any] = {
+        one.label: Line2D([], [], color=one.color, linestyle=one.linestyle) for one in looks
+    }
+    for ax in figure.axes if not looks else ():
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    handles |= {str(one.get_label()): one for one in more}
+    shown = figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside upper left",
+        ncols=min(columns, len(handles)),
+        fontsize=7,
+        columnspacing=1.4,
+        handletextpad=0.5,
+        borderpad=0.1,
+    )
+    for text, handle in zip(shown.get_texts(), handles.values(), strict=True):
+        text.set(color=ink(handle.get_color()) if isinstance(handle, Line2D) else "0.2")
+
+
+def say(ax: Axes, words: str, at: tuple[float, float], color: Any = "0.25", **options: Any) -> None:
+    """Words in a panel, in the colour of what they say something about.
+
+    Args:
+        at: in the axes' data; with ``xycoords="axes fraction"`` in shares of the panel.
+        options: of ``Axes.annotate``, for instance ``ha``, or ``to=(x, y)``: an arrow from the
+            words to there.
+    """
+    look: dict[str, Any] = {"fontsize": SMALL, "color": ink(color), "va": "center"}
+    to = options.pop("to", None)
+    if to is not None:
+        arrow = {"arrowstyle": "->", "linewidth": 0.6, "color": "0.35", "shrinkA": 1, "shrinkB": 2}
+        look |= {"xytext": at, "textcoords": options.get("xycoords", "data"), "arrowprops": arrow}
+    ax.annotate(words, at if to is None else to, **{"linespacing": 1.1, **look, **options})
+
+
+def level(ax: Axes, y: float, words: str = "", *, x: float = 0.99, above: bool = True) -> None:
+    """A grey reference line across a panel, and what it is."""
+    ax.axhline(y, color="0.55", linewidth=0.7, linestyle=DOT, zorder=1)
+    place = ax.get_yaxis_transform()
+    way: dict[str, Any] = {"textcoords": "offset points", "ha": "right" if x > 0.5 else "left"}
+    way |= {"va": "bottom" if above else "top", "fontsize": 6, "color": "0.35"}
+    if words:
+        ax.annotate(words, (x, y), (0, 1 if above else -1.5), xycoords=place, **way)
+
+
+def band(ax: Axes, x: ArrayLike, mean: Any, std: Any, color: Any, alpha: float) -> None:
+    """Shade what lies within one standard deviation of a mean."""
+    ax.fill_between(x, mean - std, mean + std, color=color, alpha=alpha, linewidth=0)
+
+
+def apart(values: ArrayLike, gap: float, highest: float = np.inf) -> np.ndarray:
+    """Places as near as possible to some values, in their order, a gap apart: none below 0, the
+    largest at most ``highest``.
+
+    >>> apart([0.5, 0.5, 0.9], 0.1).round(6).tolist()
+    [0.45, 0.55, 0.9]
+    """
+    wanted = np.asarray(values, float)
+    order = np.argsort(wanted, kind="stable")
+    steps = gap * np.arange(len(wanted))
+    blocks: list[list[float]] = []  # of values that touch: their mean, and how many
+    for value in wanted[order] - steps:
+        blocks.append([value, 1])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (low, n), (high, m) = blocks[-2:]
+            blocks[-2:] = [[(n * low + m * high) / (n + m), n + m]]
+    level = np.concatenate([[mean] * int(count) for mean, count in blocks] or [[]])
+    places = np.empty(len(wanted))
+    top = highest - steps[::-1]
+    places[order] = np.minimum(np.maximum(level + steps, steps), top)
+    return places
+
+
+def label_ends(
+    ax: Axes,
+    printed: Mapping[str, float] | None = None,
+    lost: Collection[str] = (),
+    *,
+    numbers: bool = True,
+    names: bool = True,
+    alike: float = ALIKE,
+) -> None:
+    """Write what lines are and end in behind their ends, in their colours (one label for several
+    lines in grey) and one below the other.
+
+    Args:
+        ax: with its limits set. Lines that lie on each other get one label.
+        printed: the paper's numbers by label, in brackets after ours.
+        lost: labels of runs that diverged; these have the word in place of the number.
+        numbers: write each line's last number.
+        names: write each line's label before it; without, a key has to name the lines.
+        alike: up to this distance, in axes' heights, lines lie on each other.
+    """
+    place, stated = ax.transData + ax.transAxes.inverted(), printed or {}
+    groups: list[list[Line2D]] = []
+    for line in ax.get_lines():
+        if str(line.get_label()).startswith("_"):
+            continue
+        known = (group for group in groups if names and _apart_by(line, group[0], place) < alike)
+        alone = {str(line.get_label())} & set(lost)
+        group = None if alone else next(known, None)
+        groups.append([line]) if group is None else group.append(line)
+    points = [place.transform(np.asarray(group[0].get_xydata())[-1]) for group in groups]
+    ends = np.clip(np.nan_to_num([y for _, y in points]), 0, 1)
+    spec = ax.get_subplotspec()
+    rows = spec.get_gridspec().nrows if spec else 1
+    height = ax.get_figure(root=True).get_figheight() / rows  # type: ignore[union-attr]
+    step = LINE / max(0.5, height - 0.7)  # a panel is lower than its share: title, axis
+    # Moved as little as it takes; none beside the line under the title.
+    for group, point, end, y in zip(
+        groups, points, ends, apart(ends, step, 1 - step / 2), strict=True
+    ):
+        labels = [str(line.get_label()) for line in group]
+        last = dict.fromkeys(short(np.asarray(line.get_ydata())[-1]) for line in group)
+        joint = " = " if len(last) == 1 or not numbers else ", "
+        colon = ":" if numbers and labels[-1][-1].isdigit() else ""
+        words = [joint.join(labels) + colon] if names else []
+        if labels[0] in lost:
+            words.append("diverged")
+        elif numbers:
+            words.append(", ".join(last))
+        theirs = [stated[name] for name in labels if np.isfinite(stated.get(name, np.nan))]
+        words += [f"[{', '.join(map(short, theirs))}]"] if theirs else []
+        color = group[0].get_color() if len(group) == 1 else MANY
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.4, "relpos": (0, 0.5)}
+        arrow |= {"shrinkA": 0, "shrinkB": 2}
+        style: dict[str, Any] = {"fontsize": 6.5, "color": ink(color), "va": "center"}
+        where: dict[str, Any] = {"xy": (point[0], end), "xytext": (1.05, y)}
+        ax.annotate(" ".join(words), **where, xycoords="axes fraction", arrowprops=arrow, **style)
+
+
+def _apart_by(line: Line2D, other: Line2D, place: Any) -> float:
+    """How far two lines are apart but for their beginnings; infinite if they have other places."""
+    points = (np.asarray(drawn.get_xydata(), float) for drawn in (line, other))
+    first, second = map(place.transform, points)
+    if first.shape != second.shape or not np.allclose(first[:, 0], second[:, 0]):
+        return np.inf
+    late = first[:, 0] > EARLY * first[-1, 0]
+    return float(np.nanmax(np.abs(first - second)[late, 1], initial=0.0))
 
 
 def readable(value: object) -> str:

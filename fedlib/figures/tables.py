@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from fedlib.figures import style
 COMPARED = ("task", "method", "printed", "ours")
 CELLS = (
     "Each cell: ours ± standard deviation over the seeds (without ±: one seed); in grey the "
-    "printed number. Bold: the best of a column"
+    "printed number. Bold: the best of a column, if it leads by more than the seeds' spread"
 )
 # Said once where all rows have the same.
 ABOUT = ("task", "sizes", "settings tried", "seeds", "rounds", "data", "preset")
@@ -56,7 +57,7 @@ GREY = "{}<br><span style='color: #777'>{}</span>"
 _HTML = _Markup(escape, "<sup>{}</sup>", "<b>{}</b>", GREY, _letters)
 _TEXT = _Markup(str, "[{}]", "{}*", "{} ({})", lambda number: "?", JUDGED)
 LEGEND = (
-    "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
+    "ours ± std over seeds (printed); * best, beyond the spread; ↓ low is best; [?] not legible\n"
     "[n] how ours departs from the paper, or diverged. = agrees, ≠ differs, ~ cannot be told:\n"
     "    chance alone puts more between the two than would count as agreement. More: --json, --csv"
 )
@@ -191,7 +192,11 @@ def _as_printed(
             worse = " ↓" if metric in SMALLER else ""
             below = [markup.name(column), markup.name(metric) + worse]
             below[lowest] += markup.raised(_marks(["; ".join(alike)], said))
-            best = [_best(part[name], metric in SMALLER) for name in ("ours", "printed")]
+            spreads = part["ours_std"] if "ours_std" in part else pd.Series(0.0, part.index)
+            best = [
+                _best(part["ours"], metric, spreads),
+                _best(part["printed"], metric, 0.0 * spreads),
+            ]
             cells[head, *below] = {
                 markup.name(row["method"]): _cell(row, [*shared, *alike], said, read, best, markup)
                 for row in part.to_dict("records")
@@ -204,10 +209,21 @@ def digits_of(metric: str) -> int:
     return 2 if metric == "mse_x1000" else 1
 
 
-def _best(numbers: pd.Series, smaller: bool) -> float:
-    """The best of several numbers; NaN of one alone."""
+def _best(numbers: pd.Series, metric: str, spreads: pd.Series) -> float:
+    """The best of several numbers; NaN of one alone, and where the digits that are shown, or the
+    spreads over the seeds of both, do not tell it from another.
+    """
     known = pd.to_numeric(numbers).dropna()
-    return float("nan") if len(known) < 2 else float(known.min() if smaller else known.max())
+    if len(known) < 2:
+        return float("nan")
+    best = known.idxmin() if metric in SMALLER else known.idxmax()
+    digits, known_spreads = digits_of(metric), pd.to_numeric(spreads).fillna(0.0)
+    for other in known.index.drop(best):
+        alike = f"{known[other]:.{digits}f}" == f"{known[best]:.{digits}f}"
+        spread = math.hypot(known_spreads[best], known_spreads[other])
+        if alike or abs(known[best] - known[other]) <= spread:
+            return float("nan")
+    return float(known[best])
 
 
 def _listed(marks: Mapping[str, str]) -> list[str]:

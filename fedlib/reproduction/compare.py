@@ -140,6 +140,7 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
     by_split = [metric.factor * metric(history)[0] for history in splits]
     config = histories[0].config if histories else None
     departs = _departures(cell, histories, weighted, tried)
+    either = matching.left_open(cell, histories[0]) if histories else []
     diverged = [
         f"seed {history.config.seeds['init']} diverged in round {history.diverged}"
         for history in histories
@@ -167,7 +168,7 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
         "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
         "departs": bool(departs),
-        "note": "; ".join([*departs, *_readings(cell, histories), *diverged]),
+        "note": "; ".join([*departs, *_readings(cell, histories), *either, *diverged]),
     }
 
 

@@ -30,7 +30,7 @@ from fedlib.figures.scale import scale
 from fedlib.paths import read_toml
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import VERDICT, cells
-from fedlib.reproduction.matching import printed_settings, same_method
+from fedlib.reproduction.matching import left_open, printed_settings, same_method
 from fedlib.reproduction.metrics import METRICS
 
 Drawing = tuple[Figure | None, pd.DataFrame]
@@ -113,6 +113,7 @@ def printed_curves(
     title: str = "",
     by: Callable[[History], str] = algorithm,
     beside: bool = True,
+    legend: bool = True,
     ax: Axes,
 ) -> pd.DataFrame:
     """Learning curves with the printed values of the algorithms that are drawn, where they compare.
@@ -122,32 +123,53 @@ def printed_curves(
         metric: of these, a key of :data:`fedlib.reproduction.metrics.METRICS`; its series is drawn.
         by: what a line stands for; the values are those of the cells whose runs these are.
         beside: whether the printed values are shown.
+        legend: whether the lines are named.
 
     Returns:
-        what is drawn: see :func:`fedlib.figures.learning_curves`; printed and printed_rounds added.
+        what is drawn: see :func:`fedlib.figures.learning_curves`; if they are shown printed and
+        printed_rounds added, and note where a line's run departs in a value that the cell leaves
+        open.
     """
     drawn = METRICS[metric]
     shown = cells[cells["metric"] == metric].to_dict("records")
     paper = cells.iloc[0]
     rounds = printed_settings(paper)["rounds"]
     printed: dict[str, float] = {}
-    for history in histories if beside else ():
+    departs: dict[str, str] = {}
+    for history in histories:
         for cell in shown:
             if cell["algorithm"] == history.config.algorithm and same_method(cell, history):
                 printed.setdefault(by(history), cell["printed"])
+                departs |= {by(history): "; ".join(left_open(cell, history))}
+    said = _said({style.name(line): text for line, text in departs.items() if text})
     _, data = learning_curves(
         histories,
         drawn.series,
         drawn.split(*histories),
-        printed=printed,
+        printed=printed if beside else None,
         title=title or style.name(paper["label"]),
         log_y=drawn.smaller,  # errors fall by orders of magnitude
         by=by,
         window=drawn.window,
-        shown=scale(histories, {"rounds": rounds}),
+        shown="; ".join([scale(histories, {"rounds": rounds}), *said]),
+        legend=legend,
         ax=ax,
     )
-    return data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)
+    if beside:
+        data = data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)
+    return data.assign(note=data["algorithm"].map(departs)) if said else data
+
+
+def _said(departs: Mapping[str, str]) -> list[str]:
+    """How lines depart from print, those that do alike in one.
+
+    >>> _said({"FedAdam": "beta2 0.999", "FedYogi": "beta2 0.999"})
+    ['FedAdam and FedYogi: beta2 0.999']
+    """
+    by_text: dict[str, list[str]] = {}
+    for line, text in departs.items():
+        by_text.setdefault(text, []).append(line)
+    return [f"{' and '.join(lines)}: {text}" for text, lines in by_text.items()]
 
 
 def printed_entry(paper: str, name: str, **more: Any) -> Entry:

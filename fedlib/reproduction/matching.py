@@ -252,6 +252,19 @@ def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]
     return notes
 
 
+def left_open(cell: Cell, run: Run) -> list[str]:
+    """Where a run's values of hyperparameters that a cell leaves open differ from the printed ones,
+    in words: it may be the cell's run with either.
+    """
+    printed = _described(run.config.algorithm, "{}", _task_values(run)) or {}
+    known, usual = hyperparameters(run), {**printed, **dict(printed.get("server", {}))}
+    return [
+        f"{key} {known[key]:g} instead of {usual[key]:g}"
+        for key in cell["either"]
+        if key in known and known[key] != usual.get(key, known[key])
+    ]
+
+
 def belongs(cell: Cell, run: Run) -> bool:
     """Whether a run of the cell's task and algorithm is one of the cell's.
 
@@ -289,9 +302,11 @@ def _is_method(run: Run, overrides: Mapping[str, Any], free: Sequence[str] = ())
     given = {key: value for key, value in overrides.items() if key not in TRAINING_KEYS}
     if free:
         given |= {key: value for key, value in hyperparameters(run).items() if key in free}
-    task_values = [run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})]
-    described = _described(run.config.algorithm, _text(given), _text(task_values))
-    return described == run.config.method
+    return _described(run.config.algorithm, _text(given), _task_values(run)) == run.config.method
+
+
+def _task_values(run: Run) -> str:
+    return _text([run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})])
 
 
 @lru_cache(maxsize=2**14)

@@ -53,24 +53,41 @@ def planted(run, algorithm, values, every=10, diverged=None):
 
 
 def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histories):
-    """Bold is the mean over the rounds that a table averages; every evaluation is faint."""
+    """A mean over as many rounds as a table averages, around each; the band is that of the line."""
     late = [50, 60, 60, 63] * 40
     run = planted(histories[0], "fedavg", [0, *late])
     figure, data = figures.learning_curves([run], printed={"fedavg": 90.08})
     (ax,) = figure.axes
     bold = lines(ax)["FedAvg"].get_ydata()
     assert bold[-1] == pytest.approx(100 * run.final()) and bold[0] == 0 and bold[1] == 50
-    assert bold[60] == pytest.approx(np.mean(late[50:60]))  # the last 100 of 600 rounds
+    assert bold[60] == pytest.approx(np.mean(late[55:64]))  # within 50 of its round, 600
     assert labels(ax) == [f"FedAvg {100 * run.final():.1f} [90.1]"]
-    faint = ax.get_lines()[0]
-    assert faint.get_alpha() < 0.5 and list(faint.get_ydata()) == [0, *late] == list(data["mean"])
+    assert list(data["mean"]) == [0, *late] and list(data["line"]) == list(bold)
+    assert data["spread"].iloc[60] == pytest.approx(np.std(late[55:64], ddof=1))
+    (shade,) = ax.collections
+    at_600 = shade.get_paths()[0].vertices[shade.get_paths()[0].vertices[:, 0] == 600, 1]
+    assert sorted({at_600.min(), at_600.max()}) == pytest.approx(
+        [bold[60] - data["spread"].iloc[60], bold[60] + data["spread"].iloc[60]]
+    )
+    assert ax.get_lines()[-1].get_markerfacecolor() == "white"  # of one seed
     assert ax.get_ylim()[0] > 40  # the initial model does not decide what the axis shows
     last = figures.learning_curves([run], window=1)[0].axes[0]
-    assert labels(last) == ["FedAvg 63.0"] and len(last.get_lines()) == 2  # the line and its dot
+    assert labels(last) == ["FedAvg 63.0"] and not last.collections
     short = planted(histories[0], "fedadam", [0, 10, 20, 90])  # beside a long one
     assert "FedAdam 90.0" in labels(figures.learning_curves([run, short])[0].axes[0])
     ended = planted(histories[0], "fedadam", [0, 20])  # where one seed ends the mean does
     assert figures.learning_curves([short, ended])[1]["mean"].tolist() == [0, 15]
+
+
+def test_a_smoothed_line_does_not_lag_behind_a_rising_curve(histories):
+    """Of a straight curve it is the curve itself, until the window stays at the last rounds."""
+    run = planted(histories[0], "fedavg", [k / 4 for k in range(301)])
+    data = figures.learning_curves([run])[1]
+    before = data["round"] < 3000 - run.window() / 2
+    np.testing.assert_allclose(data["line"][before], data["mean"][before], rtol=1e-9)
+    two = [planted(histories[k], "fedavg", [k + j % 3 for j in range(301)]) for k in (0, 1)]
+    data = figures.learning_curves(two)[1]
+    assert np.allclose(data["spread"].iloc[1:], np.sqrt(0.5))  # of the seeds' lines
 
 
 def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(histories):

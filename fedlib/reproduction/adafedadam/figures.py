@@ -22,7 +22,7 @@ from fedlib import models, papers, partitioners
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import draw_layers, layers, style
-from fedlib.figures.curves import Drawing, client_density, label_ends
+from fedlib.figures.curves import Drawing, client_density
 from fedlib.figures.partitions import label_panels
 from fedlib.figures.scale import scale, small, whole
 from fedlib.reproduction import tables
@@ -61,8 +61,6 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
                 title = f"{label}: {word}"
                 data = printed_curves(cells, runs, metric, title=title, beside=whole(runs), ax=ax)
                 frames.append(data.assign(panel=word))
-                if not whole(runs):
-                    frames[-1]["printed_rounds"] = None
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
             _, data = client_density(runs, split=split, ax=right)
@@ -71,6 +69,7 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[])
     data = pd.concat(frames, ignore_index=True)
     data = data.set_index(["task", "panel", "algorithm"]).reset_index()  # the first columns
+    data = data.reindex(columns=[*dict.fromkeys([*data, "printed", "printed_rounds"])])
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
 
 
@@ -152,7 +151,7 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             ax.set(xlabel="round", xlim=(0, curves["round"].max()), ylim=_around(late))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
             style.titled(ax, title, "AdaFedAdam, " + scale(adafedadam), small=small(histories))
-            label_ends(ax, alike=0.0, numbers=False)
+            style.label_ends(ax, alike=0.0, numbers=False)
         of_what = {"local": "mean error, all local data (%)", "test": "mean test error (%)"}[split]
         axes[0].set_ylabel(of_what)
         axes[1].set_ylabel("RSD of the clients' errors")

@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.figures import style
-from fedlib.figures.curves import shared_legend
 
 # Client k's objective is (x - c_k)' A_k (x - c_k) / 2: a steep one and a flat one.
 CURVATURES = np.array([[[3.0, 0.0], [0.0, 1.0]], [[0.3, 0.0], [0.0, 0.6]]])
@@ -80,7 +79,7 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
             look = style.look(name)
             right.plot(*path.T, label=look.label, **{**look.line(), "markevery": 20})
         style.titled(right, "the server", f"{ROUNDS} rounds, a mark every 20")
-        shared_legend(figure)
+        style.key(figure)
     return figure, _data(first, best, walked)
 
 

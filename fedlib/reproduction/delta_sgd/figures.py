@@ -17,7 +17,7 @@ from fedlib import partitioners, tasks
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import label_ends, learning_curves
+from fedlib.figures.curves import learning_curves
 from fedlib.figures.partitions import label_panels
 from fedlib.figures.scale import note, scale, small, whole
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
@@ -107,8 +107,6 @@ def curves(
             cells = TABLE_1[(TABLE_1["task"] == task) & (TABLE_1["column"] == f"alpha {alpha:g}")]
             options: dict[str, Any] = {"by": client_label, "beside": whole(runs), "ax": ax}
             data = printed_curves(cells, runs, "avg", title=title, **options)
-            if not whole(runs):
-                data = data.drop(columns=["printed", "printed_rounds"])
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
             frames.append(data.assign(alpha=alpha))
     return figure, pd.concat(frames, ignore_index=True)
@@ -189,7 +187,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
             gone = [run for run in _at(histories, *last) if run.diverged is not None]
             lost[column[-1]] = {style.look(client_label(run)).label for run in gone}
         for ax in axes:
-            label_ends(ax, lost=lost.get(ax, ()), alike=0.002)
+            style.label_ends(ax, lost=lost.get(ax, ()), alike=0.002)
         axes[0].set_ylabel("final test accuracy (%)")
     return figure, pd.concat(frames, ignore_index=True)
 
@@ -272,7 +270,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
             low, high = ax.get_ylim()
             room = max(0.0, SPAN - (high - low)) / 2
             ax.set_ylim(low - room, high + room)
-            label_ends(ax, stated, numbers=False)
+            style.label_ends(ax, stated, numbers=False)
             frames.append(frame)
         panels[0].set_ylabel("final test accuracy (%)")
     return figure, pd.concat(frames, ignore_index=True)

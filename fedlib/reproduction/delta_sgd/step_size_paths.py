@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedlib.figures import style
-from fedlib.figures.curves import plain_log_ticks, shared_legend
+from fedlib.figures.curves import plain_log_ticks
 from fedlib.optimizers.client import DeltaSGD
 from fedlib.randomness import key, numpy_generator
 from fedlib.tasks import Task, load_task
@@ -63,7 +63,7 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
             plain_log_ticks(ax)
             style.titled(ax, title, told)
         panels[-1].set_xlabel("local step")
-        shared_legend(figure)
+        style.key(figure)
     return figure
 
 

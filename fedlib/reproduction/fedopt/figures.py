@@ -16,6 +16,7 @@ from fedlib import models, papers, partitioners, tasks
 from fedlib.datasets import store
 from fedlib.engine.history import History
 from fedlib.figures import layers, style, unique_labels
+from fedlib.figures.scale import whole
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import (
     Drawing,
@@ -132,7 +133,7 @@ ALONE = "emnist_cr"
 def convergence(histories: Sequence[History]) -> Drawing:
     """Figures 1 and 4: test metrics over rounds, a panel per task that was run.
 
-    What Table 1 prints stands in brackets in panels whose runs have the paper's rounds.
+    What Table 1 prints stands in brackets in panels whose runs are of the paper's data.
 
     Returns:
         the figure and what is drawn: see :func:`fedlib.reproduction.entry.printed_curves`; the
@@ -147,8 +148,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
         for ax, cells in zip(panels, shown, strict=True):
             task, metric = cells.iloc[0][["task", "metric"]]
             runs = of_task(histories, task)
-            whole = all(run.config.rounds == tasks.rounds(task, "paper") for run in runs)
-            data = printed_curves(cells, runs, metric, beside=whole, ax=ax)
+            data = printed_curves(cells, runs, metric, beside=whole(runs), ax=ax)
             if METRICS[metric].smaller:
                 ax.set_ylabel(f"{ax.get_ylabel()} (lower is better)")
             frames.append(data.assign(metric=metric))

@@ -23,7 +23,7 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import label_ends, plain_log_ticks, shared_legend
+from fedlib.figures.curves import plain_log_ticks
 from fedlib.figures.scale import scale, small
 from fedlib.figures.style import readable
 from fedlib.reproduction.entry import Drawing, of_task
@@ -159,7 +159,7 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             ax.set_xticks([], minor=True)
             if outcomes.smaller_is_better(part):
                 ax.invert_yaxis()  # above is good in every panel
-            label_ends(ax, numbers=False)
+            style.label_ends(ax, numbers=False)
     return figure, pd.concat(chosen, ignore_index=True)
 
 
@@ -191,7 +191,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
                 axis.set_minor_formatter(NullFormatter())
                 axis.set_ticks([], minor=True)
-        shared_legend(figure)
+        style.key(figure)
     return figure, best
 
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves, shared_legend
+from fedlib.figures.curves import learning_curves
 from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing, of_task, of_these
 from fedlib.reproduction.mime.tables import BASES
@@ -74,7 +74,7 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
             )
             ax.xaxis.set_major_locator(MaxNLocator(3, integer=True))
             ax.label_outer()
-        shared_legend(figure)
+        style.key(figure)
     return figure, pd.concat(frames, names=["base"]).droplevel(1).reset_index()
 
 

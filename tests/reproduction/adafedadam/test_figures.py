@@ -72,11 +72,14 @@ def test_a_density_is_one_and_sits_where_the_clients_are(histories):
 
 
 def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(histories):
-    full = [as_task(history, preset="paper") for history in histories]
+    full = [as_task(history, preset="paper", options={"clients": 100}) for history in histories]
     left, middle, _ = figures.adafedadam_figure_2(full)[0].axes
     for ax, printed in ((left, "93.0"), (middle, "83.2")):
         (label,) = [t.get_text() for t in ax.texts if "FedNova" in t.get_text()]
         assert printed in label.split("[")[1]
+    few = [as_task(history, preset="paper") for history in histories]  # on 10 of 100 clients
+    left = figures.adafedadam_figure_2(few)[0].axes[0]
+    assert not any("[" in t.get_text() for t in left.texts)
 
 
 # ------------------------------------------------------------------------------- Figure 3
