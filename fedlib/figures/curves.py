@@ -226,6 +226,10 @@ def _data(
     return data[grouped.size().to_numpy() >= known].reset_index(drop=True)
 
 
+ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+shared_legend = style.key
+
+
 def axis_label(metric: str, split: str, percent: bool) -> str:
     """What an axis says of a metric.
 

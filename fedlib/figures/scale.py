@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
+
 from fedlib import tasks
 from fedlib.datasets.catalogue import edition_of
 from fedlib.engine.history import History, rounds_of
@@ -72,6 +74,12 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
     seeds = _seeds(histories)
     words.append(f"{_values(seeds).replace('/', ' to ')} seed{'s' * (max(seeds) > 1)}")
     return ", ".join(words)
+
+
+def titled(ax: Axes, title: str, histories: Sequence[History], *more: str) -> None:
+    """A panel's title, under it what one task's runs are, and more; small problems are tinted."""
+    below = "; ".join([scale(histories), *more])
+    style.titled(ax, title, below, small=small(histories))
 
 
 def note(histories: Sequence[History]) -> str:
