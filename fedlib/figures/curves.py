@@ -110,9 +110,9 @@ def learning_curves(
                 shade = look.color, min(0.15, 0.6 / lines)
                 style.band(ax, part["round"], part["line"], part["spread"], *shade)
             last = part.iloc[-1]
-            dot = {"marker": "x" if key in lost else "o", "color": look.color, "markersize": 3}
-            dot |= {"markerfacecolor": "white"} if last["seeds"] == 1 else {}
-            dots += ax.plot(last["round"], last["line"], **dot)
+            mark: dict[str, Any] = {"marker": "x" if key in lost else "o", "markersize": 3}
+            mark |= {"markerfacecolor": "white"} if last["seeds"] == 1 else {}
+            dots += ax.plot(last["round"], last["line"], color=look.color, **mark)
             ends.append(float(last["line"]))
             stated[look.label] = (printed or {}).get(str(key), np.nan)
             crossed |= {look.label} if key in lost else set()

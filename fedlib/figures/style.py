@@ -209,7 +209,7 @@ def ink(color: Any) -> str:
     while True:
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
         if 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5:
-            return to_hex(rgb).upper()
+            return to_hex(tuple(rgb)).upper()
         rgb = 0.98 * rgb
 
 
@@ -303,7 +303,7 @@ def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int 
         more: further handles, after the methods.
     """
     handles: dict[str, Any] = {
-        one.label: Line2D([], [], color=one.color, linestyle=one.linestyle) for one in looks
+        one.label: Line2D([], [], **{**one.line(), "marker": ""}) for one in looks
     }
     for ax in figure.axes if not looks else ():
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
