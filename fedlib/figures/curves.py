@@ -106,7 +106,8 @@ def learning_curves(
             how: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
             # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
             ax.plot(part["round"], part["line"], label=look.label, **how)
-            if part["spread"].notna().any():
+            # Of one seed that diverged it would be the fall.
+            if part["spread"].notna().any() and (key not in lost or part["seeds"].max() > 1):
                 shade = look.color, min(0.15, 0.6 / lines)
                 style.band(ax, part["round"], part["line"], part["spread"], *shade)
             last = part.iloc[-1]

@@ -257,6 +257,7 @@ def panels(
         for ax in grid[len(grid) if count is None else count :]:
             ax.remove()
         yield figure, grid[:count]
+        align(grid[:count])
 
 
 def grid(count: int, most: int) -> tuple[int, int]:
@@ -274,6 +275,14 @@ def grid(count: int, most: int) -> tuple[int, int]:
 # ------------------------------------------------------------------------------ words in a picture
 
 
+_BELOW = "below the title"
+
+
+def _pad(lines: int) -> float:
+    """Points between a panel and its title, with so many grey lines between them."""
+    return 3 + 7.2 * lines
+
+
 def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
     """A panel's title at the left, under it in grey what is shown; small problems are tinted."""
     spec = ax.get_subplotspec()
@@ -283,16 +292,36 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
     room = inches * share - 0.5
     most = max(20, int(LETTERS * room))
     even = len(below) // max(1, -(-len(below) // most)) + 8  # no line of one word
-    lines = textwrap.wrap(below, min(most, even), break_on_hyphens=False)
-    heads = [textwrap.fill(part, max(14, int(BOLD * room))) for part in title.split("\n")]
-    ax.set_title("\n".join(heads), loc="left", fontweight="bold", pad=3 + 7.2 * len(lines))
+    lines = [
+        line
+        for part in below.split("\n")
+        for line in textwrap.wrap(part, min(most, even), break_on_hyphens=False)
+    ]
+    heads = [textwrap.fill(part, max(14, int(BOLD * (room + 0.2)))) for part in title.split("\n")]
+    ax.set_title("\n".join(heads), loc="left", fontweight="bold", pad=_pad(len(lines)))
     if lines:
         words: dict[str, Any] = {"fontsize": 6, "color": "0.35", "va": "bottom"}
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        shown = ax.annotate("\n".join(lines), (0, 1), (0, 2.5), linespacing=1.1, **place, **words)
+        words |= {"linespacing": 1.1, "gid": _BELOW}
+        shown = ax.annotate("\n".join(lines), (0, 1), (0, 2.5), **place, **words)
         shown.set_in_layout(bool(spec and spec.is_last_col()))  # not beyond the figure's edge
     if small:
         ax.set_facecolor(TINT)
+
+
+def align(panels: Sequence[Axes]) -> None:
+    """Have the titles of panels of one row begin at one height."""
+    rows: dict[Any, list[tuple[Axes, int]]] = {}
+    for ax in panels:
+        spec = ax.get_subplotspec()
+        below = [text.get_text() for text in ax.texts if text.get_gid() == _BELOW]
+        lines = below[0].count("\n") + 1 if below else 0
+        rows.setdefault(spec.rowspan.start if spec else None, []).append((ax, lines))
+    for row in rows.values():
+        most = max(lines for _, lines in row)
+        for ax, lines in row:
+            if lines < most and (title := ax.get_title("left")):
+                ax.set_title(title, loc="left", fontweight="bold", pad=_pad(most))
 
 
 def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int = 6) -> None:
@@ -411,7 +440,9 @@ def label_ends(
     spec = ax.get_subplotspec()
     rows = spec.get_gridspec().nrows if spec else 1
     height = ax.get_figure(root=True).get_figheight() / rows  # type: ignore[union-attr]
-    step = LINE / max(0.5, height - 0.7)  # a panel is lower than its share: title, axis
+    # A panel is lower than its share: title, grey lines, axis.
+    grey = sum(text.get_text().count("\n") + 1 for text in ax.texts if text.get_gid() == _BELOW)
+    step = LINE / max(0.5, height - 0.55 - 0.1 * grey)
     # Moved as little as it takes; none beside the line under the title.
     for group, point, end, y in zip(
         groups, points, ends, apart(ends, step, 1 - step / 2), strict=True
@@ -456,6 +487,19 @@ def readable(value: object) -> str:
     halves = 2 * np.log10(value) if value > 0 else 0.5
     rounded = float(f"{value:.{1 if abs(halves - round(halves)) < 1e-6 else 3}g}")
     return f"{rounded:g}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def power(value: float) -> str:
+    """A rate as an axis' tick: powers of ten that are long in digits as powers.
+
+    >>> [power(value) for value in (1000.0, 0.001, 0.01, 10**-0.5)]
+    ['10³', '10⁻³', '0.01', '0.3']
+    """
+    exponent = float(np.log10(value)) if value > 0 else 0.0
+    if (abs(exponent) < 2.5 and exponent < 1.5) or abs(exponent - round(exponent)) > 1e-6:
+        return readable(value)
+    raised = str(round(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{raised}"
 
 
 def short(value: float) -> str:

@@ -14,6 +14,7 @@ and in ``figures.toml`` what stands below it, and what a reader learns from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from fedlib.reproduction.matching import left_open, printed_settings, same_metho
 from fedlib.reproduction.metrics import METRICS
 
 Drawing = tuple[Figure | None, pd.DataFrame]
+CUT = re.compile(r"\b(of|for|instead|small|lossy)\b")  # in the words of what departs from the paper
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def printed_curves(
     by: Callable[[History], str] = algorithm,
     beside: bool = True,
     legend: bool = True,
+    lead: Callable[[pd.Series, bool], str] | None = None,
     ax: Axes,
 ) -> pd.DataFrame:
     """Learning curves with the printed values of the algorithms that are drawn, where they compare.
@@ -124,6 +127,8 @@ def printed_curves(
         by: what a line stands for; the values are those of the cells whose runs these are.
         beside: whether the printed values are shown.
         legend: whether the lines are named.
+        lead: what the title says of the lines' last numbers and whether small ones are good; then
+            the line under it has only what departs from the paper.
 
     Returns:
         what is drawn: see :func:`fedlib.figures.learning_curves`; if they are shown printed and
@@ -142,16 +147,25 @@ def printed_curves(
                 printed.setdefault(by(history), cell["printed"])
                 departs |= {by(history): "; ".join(left_open(cell, history))}
     said = _said({style.name(line): text for line, text in departs.items() if text})
+    split = drawn.split(*histories)
+    title = title or style.name(paper["label"])
+    below = scale(histories, {"rounds": rounds})
+    if lead is not None:
+        finals = [run.final(drawn.series, split, drawn.window) for run in histories]
+        ends = drawn.factor * pd.Series(finals).groupby(list(map(by, histories))).mean()
+        title = ": ".join(filter(None, [title, lead(ends, drawn.smaller)]))
+        below = ", ".join(part for part in below.split(", ") if CUT.search(part))
+    below = "; ".join(filter(None, [below, *said]))
     _, data = learning_curves(
         histories,
         drawn.series,
-        drawn.split(*histories),
+        split,
         printed=printed if beside else None,
-        title=title or style.name(paper["label"]),
+        title=title,
         log_y=drawn.smaller,  # errors fall by orders of magnitude
         by=by,
         window=drawn.window,
-        shown="; ".join([scale(histories, {"rounds": rounds}), *said]),
+        shown=below,
         legend=legend,
         ax=ax,
     )

@@ -6,192 +6,291 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.figure import Figure
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import plain_log_ticks
-from fedlib.figures.scale import scale, small
-from fedlib.figures.style import readable
+from fedlib.figures.scale import scale, small, titled
+from fedlib.figures.style import readable, short
 from fedlib.reproduction.entry import Drawing, of_task
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS
 
-# The colours tell points of percent apart down to so many below the best, errors up to its double.
-BELOW, DOUBLE = 15.0, 2.0
-# Of a figure, in inches; of a number's four letters, in ems; the smallest that can be read.
-WIDTH, FOUR, LEAST = 7.5, 2.6, 3.8
-MIDDLE = 0.2  # luminance that contrasts about as much with black as with white
+# What one has who always guesses the five commonest tags of the training posts, in percent, on the
+# posts of this many users with so many words: counted from the data, which no drawing reads.
+COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
+# Maps tell points of percent apart down to so many below the level, errors up to their double; and
+# show at least so many points above it, an error's share.
+BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 2.0, 0.1
+# Grey is worse than the level, white as good, blue better.
+GAIN = [(0, "#909090"), (0.25, "#C4C4C4"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
+# So near to the best a rate is as good: points of percent, a share of an error.
+POINTS, SHARE = 1.0, 0.05
 
 
 def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
-    """One task's heat maps, a panel per algorithm, all on one scale.
+    """One task's heat maps of the printed metric, a panel per algorithm, all on one scale; means
+    over the seeds.
 
-    They show the printed metric; bright is good, means over the seeds. The scale ends 15 points
-    below the best cell of all (an error's at its double), so that methods which differ by a point
-    can be told apart; each method's best cell is framed. Hatched, and without a colour, is what
-    diverged or left the test loss above the untrained model's.
+    White is a level that all are compared with: what is known without training, else FedAvg's best,
+    else that of the weakest method; blue is better and grey worse. Each method's best cell is
+    framed. A cross is what diverged or left the test loss above the untrained model's.
     """
     frame = outcomes.collect(histories)
     shown = [name for name in algorithms if (frame["algorithm"] == name).any()]
     if not shown:
         raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
-    frame = outcomes.over_seeds(frame[frame["algorithm"].isin(shown)])
+    frame = outcomes.over_seeds(frame[frame["algorithm"].isin({*shown, "fedavg"})])
     frame["hatched"] = outcomes.useless(frame)
     smaller = outcomes.smaller_is_better(frame)
-    useful = frame.loc[~frame["hatched"], "performance"]
+    useful = frame["performance"].where(~frame["hatched"])
+    level, word = _level(histories, frame, smaller)
+    frame = frame[frame["algorithm"].isin(shown)].reset_index(drop=True)
     best = useful.min() if smaller else useful.max()
-    limits = (best, DOUBLE * best) if smaller else (max(useful.min(), best - BELOW), best)
-    with style.panels(1, len(shown), (WIDTH, 2.3), sharey=True) as (figure, panels):
-        for ax, name in zip(panels, shown, strict=True):
-            image = _map(ax, frame[frame["algorithm"] == name], smaller, limits, len(shown))
-            ax.set(xlabel="", ylabel="server learning rate" if ax is panels[0] else "")
-        clipped = (useful > limits[1]).any() if smaller else (useful < limits[0]).any()
-        extend = "neither" if not clipped else "max" if smaller else "min"
-        bar = figure.colorbar(image, ax=list(panels), extend=extend, pad=0.01, aspect=15)
-        better = " (lower is better)" if smaller else ""
-        bar.set_label(outcomes.label(frame) + better, fontsize=7)
-        if isinstance(image.norm, LogNorm):
-            plain_log_ticks(bar.ax)
-        bar.ax.tick_params(labelsize=6)
-        figure.supxlabel("client learning rate", fontsize=8)
-        told = [f"{style.name(frame['task'].iloc[0])}: {scale(histories)}"]
-        told += ["hatched: diverged, or worse than untrained"] if frame["hatched"].any() else []
-        if gone := [style.name(name) for name in algorithms if name not in shown]:
-            told.append(f"no such runs of {' and '.join(gone)}")
-        lines = textwrap.fill("; ".join(told), 135)
-        figure.suptitle(lines, fontsize=7, color="0.4", x=0.01, ha="left")
+    columns = 3 if len(shown) > 3 else len(shown) + 1
+    rows = -(-(len(shown) + 1) // columns)
+    size = (style.WIDTH, 0.45 + 1.62 * rows)
+    with style.panels(rows, columns, size, sharex=True, sharey=True) as (figure, panels):
+        colour = _colours(level, best, smaller)
+        for at, (ax, name) in enumerate(zip(panels, shown, strict=False)):
+            _map(ax, frame[frame["algorithm"] == name], smaller, level, colour)
+            ax.tick_params(labelleft=at % columns == 0, labelbottom=at + columns >= len(shown))
+        gone = [style.name(name) for name in algorithms if name not in shown]
+        for ax in panels[len(shown) :]:
+            ax.set_axis_off()
+        _legend(panels[len(shown)], level, word, best, smaller, colour)
+        figure.supxlabel("client learning rate", fontsize=7)
+        figure.supylabel("server learning rate", fontsize=7)
+        unit = outcomes.label(frame) + (" (low is good)" if smaller else "")
+        told = f"{style.name(frame['task'].iloc[0])}, {unit}: {scale(histories)}"
+        told += f"; not run: {', '.join(gone)}" if gone else ""
+        told += ". Framed: a method's best; ×: diverged, or worse than untrained"
+        told = textwrap.fill(told, 118)
+        figure.suptitle(told, fontsize=6, color="0.35", x=0.01, ha="left")
     return figure, frame
 
 
-def _map(
-    ax: Axes, part: pd.DataFrame, smaller: bool, limits: tuple[float, float], panels: int
-) -> ScalarMappable:
-    """One algorithm's map, its best cell framed; the caller adds the colour bar."""
-    import seaborn as sns  # here: it takes seconds, and most commands draw nothing
-    from seaborn.utils import relative_luminance
+def _level(
+    histories: Sequence[History], frame: pd.DataFrame, smaller: bool
+) -> tuple[float, list[str]]:
+    """What the cells of a map are compared with, and what that is, in lines."""
+    options = histories[0].config.task["options"]
+    data = tuple(options.get(key) for key in ("data", "clients", "words"))
+    if frame["metric"].iloc[0] == "recall_at_5" and data in COMMONEST_TAGS:
+        return COMMONEST_TAGS[data], ["always the", "commonest tags"]
+    bests = frame[~frame["hatched"]].groupby("algorithm")["performance"]
+    best = bests.min() if smaller else bests.max()
+    name = "fedavg" if "fedavg" in best else best.idxmax() if smaller else best.idxmin()
+    return float(best[name]), [f"{style.name(str(name))}'s best"]
 
+
+def _colours(level: float, best: float, smaller: bool) -> Any:
+    """From a performance to its colour."""
+    colours = LinearSegmentedColormap.from_list("gain", GAIN)
+    if smaller:
+        ahead, behind = max(math.log(level / best), SHARE_ABOVE), math.log(DOUBLE)
+    else:
+        ahead, behind = max(best - level, ABOVE), min(BELOW, max(level, ABOVE))
+
+    def colour(value: float) -> Any:
+        gain = math.log(level / value) if smaller else value - level
+        return colours(0.5 + 0.5 * float(np.clip(gain / (ahead if gain > 0 else behind), -1, 1)))
+
+    return colour
+
+
+def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any) -> None:
+    """One algorithm's map, its best cell framed."""
     cells = part.pivot(index="server_lr", columns="client_lr")
-    gone = cells["hatched"].to_numpy(bool)
-    values = cells["performance"].astype(float).where(~gone)
-    size = 72 * 0.82 * WIDTH / panels / values.shape[1] / FOUR
-    # Errors span orders of magnitude. The best of all may lie on the other side of the limits.
-    low, high = sorted(limits)
-    scale = LogNorm if smaller and low > 0 else Normalize
-    colors = {"cmap": "cividis_r" if smaller else "cividis", "norm": scale(low, high)}
-    texts = {"annot": values.map(style.short) if size >= LEAST else None}
-    texts["annot_kws"] = {"fontsize": min(6.5, size)}
-    bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
-    sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)
-    ax.set_ylim(0, len(values))  # the smallest below
-    mesh = ax.collections[0]
-    # A mesh without any value has one colour.
-    colours = np.resize(np.asarray(mesh.get_facecolor()), (values.size, 4))
-    shown = colours[values.notna().to_numpy().ravel()]
-    for text, background in zip(ax.texts, shown, strict=False):
-        # Whichever contrasts more; seaborn writes white on brighter cells, too.
-        text.set_color("black" if relative_luminance(background) > MIDDLE else "white")
-    for i, j in np.argwhere(gone):
-        ax.add_patch(Rectangle((j, i), 1, 1, hatch="////", fill=False, edgecolor="0.6", lw=0))
-    title, known = style.look(str(part["algorithm"].iloc[0])).label, values.to_numpy()
+    values = cells["performance"].where(~cells["hatched"].astype(bool)).astype(float)
+    known = values.to_numpy()
+    for (i, j), value in np.ndenumerate(known):
+        if np.isnan(value):
+            ax.text(j, i, "×", ha="center", va="center", color="0.6", fontsize=6)
+            continue
+        shade = colour(value)
+        ax.add_patch(Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, facecolor=shade, linewidth=0))
+        dark = np.dot(shade[:3], (0.299, 0.587, 0.114)) < 0.55
+        text = "0" if abs(value) < 0.05 else f"{value:.{0 if abs(value) >= 100 else 1}f}"
+        ink = "white" if dark else "0.1"
+        ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=6)
+    below = "nothing trained"
     if np.isfinite(known).any():
-        place = np.nanargmin(known) if smaller else np.nanargmax(known)
-        row, column = map(int, np.unravel_index(int(place), known.shape))
-        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor="#D55E00", linewidth=1.5))
-        title += f": {style.short(known[row, column])}"
-    ax.set_title(title, fontsize=8, fontweight="bold")
-    ax.tick_params(labelsize=6, length=2)
+        place = int(np.nanargmin(known) if smaller else np.nanargmax(known))
+        row, column = map(int, np.unravel_index(place, known.shape))
+        top = known[row, column]
+        frame = Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, fill=False)
+        frame.set(edgecolor=style.COLORS["red"], linewidth=1.6)
+        ax.add_patch(frame)
+        near = np.nansum(np.abs(known - top) <= (SHARE * top if smaller else POINTS))
+        ahead = f" ({top - level:+.1f})" if abs(top - level) >= 0.05 else ""
+        within = f"{SHARE:.0%}" if smaller else "a point"
+        below = f"best {short(top)}{ahead}, {near} within {within}"
+    style.titled(ax, style.name(str(part["algorithm"].iloc[0])), below)
+    ax.grid(False)
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
     for axis, rates in ((ax.xaxis, values.columns), (ax.yaxis, values.index)):
-        axis.set_ticks(np.arange(len(rates)) + 0.5, [style.readable(rate) for rate in rates])
-    ax.tick_params(axis="x", labelrotation=90 if values.shape[1] > 5 else 0)
-    return mesh
+        axis.set_ticks(range(len(rates)), [style.power(rate) for rate in rates])
+    ax.set(xlim=(-0.5, known.shape[1] - 0.5), ylim=(-0.5, known.shape[0] - 0.5))
 
 
-# Bars beside each other stay visible: a factor between neighbours.
-APART = 10**0.06
-# So near to the best a server rate is as good: points of percent, a share of an error.
-POINTS, SHARE = 1.0, 0.05
+def _legend(
+    ax: Axes, level: float, word: Sequence[str], best: float, smaller: bool, colour: Any
+) -> None:
+    """What the colours and signs of the maps mean, in a panel's place."""
+    worst = level * DOUBLE if smaller else max(0.0, level - BELOW)
+    bar = ax.inset_axes((0.04, 0.08, 0.09, 0.8))
+    ends = (worst, best) if abs(best - level) > 1e-9 else (worst, level)
+    # The level in the middle, whatever is above and below it.
+    for k in range(60):
+        share = (k + 0.5) / 60
+        low, high, part = (
+            (ends[0], level, 2 * share) if share < 0.5 else (level, ends[1], 2 * share - 1)
+        )
+        patch = Rectangle((0, k / 60), 1, 1.05 / 60, facecolor=colour(low + part * (high - low)))
+        bar.add_patch(patch)
+    bar.set(xlim=(0, 1), ylim=(0, 1), xticks=[], yticks=[])
+    bar.grid(False)
+    less = "and more" if smaller else "and less"
+    words = {0.02: f"{short(ends[0])} {less}", 0.5: "\n".join([short(level), *word])}
+    if ends[1] != level:
+        words[0.98] = f"{short(ends[1])}, best of all"
+    for y, text in words.items():
+        bar.text(1.5, y, text, va="center", fontsize=6, color="0.25", linespacing=1.1)
+
+
+def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
+    """What a heat map's rows and columns have at best: over the server rates and over the client
+    rates, the other rate chosen for each; means over the seeds.
+    """
+    _, frame = grids(algorithms, histories)
+    smaller, known = outcomes.smaller_is_better(frame), frame[~frame["hatched"]]
+    with style.panels(1, 2, (style.WIDTH, 2.3), sharey=True) as (figure, panels):
+        for ax, column in zip(panels, ("server_lr", "client_lr"), strict=True):
+            bests = {}
+            for name, part in known.groupby("algorithm", sort=False):
+                by = part.groupby(column)["performance"]
+                line = by.min() if smaller else by.max()
+                look = style.look(str(name))
+                mark = {} if part["seeds"].min() > 1 else {"markerfacecolor": "white"}
+                ax.plot(line, **look.line(), **mark, label=look.label)
+                bests[look.label] = readable(line.idxmin() if smaller else line.idxmax())
+            rates = sorted(frame[column].unique())
+            ax.set(xscale="log", xlabel=f"{column.split('_')[0]} learning rate")
+            ax.set_xticks(rates, [style.power(rate) for rate in rates])
+            ax.set_xticks([], minor=True)
+            told = ", ".join(f"{name} {rate}" for name, rate in bests.items())
+            title = f"Best {column.split('_')[0]} rate: {told}"
+            below = scale(histories)
+            if ax is not panels[0]:
+                below = "each mark at the best of the other rate; hollow: one seed"
+            style.titled(ax, title, below, small=small(histories))
+        panels[0].set_ylabel(outcomes.label(frame))
+        style.key(figure)
+    return figure, frame
 
 
 def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
-    """Test performance against tau, a panel per task: means and bands over seeds.
+    """Test performance against tau, a panel per task: means over seeds, bars of ± one standard
+    deviation; hollow marks are of one seed.
 
     Args:
         rule: how the learning rates are chosen for every tau: ``"train_loss"`` (the captions of
             Figures 3 and 13) or ``"test"``, the best afterwards (the text about Figure 13, E.5).
     """
     rules = {"train_loss": "train_loss", "test": "performance"}
-    other = "best on test data" if rule == "train_loss" else "with the least training loss"
     frame = outcomes.collect(histories)
     frame = frame[frame["tau"].notna()]
     if frame.empty:
         raise Error("performance against tau: no run of an adaptive optimizer")
-    chosen = []
-    with _panels(frame, histories, f"dotted: rates {other}") as (figure, panels):
-        for ax, part in panels:
-            for by in sorted(rules, key=rule.__eq__):  # the figure's own last
-                runs = outcomes.tuned(part, rules[by], "algorithm", "tau")
-                for name, line in runs.groupby("algorithm", sort=False):
-                    look, by_tau = style.look(str(name)), line.groupby("tau")["performance"]
-                    mean, std = by_tau.mean(), by_tau.std()
-                    if by != rule:
-                        ax.plot(mean, ":", color=look.color, alpha=0.5, label="_other")
-                        continue
-                    ax.plot(mean, label=look.label, **look.line())
-                    style.band(ax, mean.index, mean, std, look.color, 0.15)
-                    chosen.append(line)
+    chosen, groups = [], list(frame.groupby("task", sort=False))
+    rows, columns = style.grid(len(groups), 3)
+    size = (style.COLUMN if len(groups) == 1 else style.WIDTH, 0.3 + 2.0 * rows)
+    with style.panels(rows, columns, size, len(groups)) as (figure, panels):
+        for ax, (task, part) in zip(panels, groups, strict=True):
+            runs = of_task(histories, str(task))
+            for name, line in outcomes.tuned(part, rules[rule], "algorithm", "tau").groupby(
+                "algorithm", sort=False
+            ):
+                look, by_tau = style.look(str(name)), line.groupby("tau")["performance"]
+                mean, std = by_tau.mean(), by_tau.std()
+                ax.plot(mean, color=look.color, linewidth=0.8, alpha=0.5, label="_")
+                hollow = "white" if (by_tau.size() == 1).all() else look.color
+                marks = {**look.line(), "linestyle": "", "markerfacecolor": hollow}
+                ax.errorbar(mean.index, mean, std, label=look.label, elinewidth=0.8, **marks)
+                chosen.append(line)
+            level, word = _level(runs, outcomes.over_seeds(part).assign(hatched=False), False)
+            if "always" in word[0]:
+                style.level(ax, level, " ".join(word), x=0.01, above=False)
             taus = sorted(part["tau"].unique())
             ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part))
             ax.set_xticks(taus, [f"$10^{{{math.log10(tau):g}}}$" for tau in taus])
             ax.set_xticks([], minor=True)
             if outcomes.smaller_is_better(part):
                 ax.invert_yaxis()  # above is good in every panel
-            style.label_ends(ax, numbers=False)
+            titled(ax, style.name(str(task)), runs)
+        style.key(figure, [style.look(name) for name in frame["algorithm"].unique()])
     return figure, pd.concat(chosen, ignore_index=True)
 
 
 def server_against_client(histories: Sequence[History]) -> Drawing:
-    """Figure 12: the best server rate for every client rate, a panel per task.
+    """Figure 12: the best server rate for every client rate, a row of panels per task, a panel per
+    method.
 
-    A bar spans the server rates around the best that are as good, within a point.
+    A bar spans the server rates around the best that are as good: within a point, of errors 5 %.
     """
     frame = outcomes.over_seeds(outcomes.collect(histories))
     best = outcomes.best_server_rates(frame)
     if best.empty:
         raise Error("server against client rates: no run lowered the test loss by 10 %")
-    with _panels(frame, histories, "bars: as good within a point") as (figure, panels):
-        for ax, part in panels:
-            points = best[best["task"] == part["task"].iloc[0]]
-            ax.set(xscale="log", yscale="log", xlabel="client rate", ylabel="best server rate")
-            for place, name in enumerate(part["algorithm"].unique()):
-                line = points[points["algorithm"] == name].sort_values("client_lr")
-                look, x = style.look(name), line["client_lr"] * APART ** (place - 2)
-                ax.plot(x, line["server_lr"], look.marker, color=look.color, label=look.label)
-                ax.plot(x, line["server_lr"], color=look.color, linewidth=0.5, alpha=0.5)
-                for at, row in zip(x, line.to_dict("records"), strict=True):
-                    low, high = _as_good(part[part["algorithm"] == name], row)
-                    ax.plot([at, at], [low, high], color=look.color, linewidth=3, alpha=0.3)
-            if points.empty:
-                ax.text(0.5, 0.5, "nothing trained", transform=ax.transAxes, ha="center")
-            for axis, name in ((ax.xaxis, "client_lr"), (ax.yaxis, "server_lr")):
-                axis.set_ticks(sorted(part[name].unique()))
-                axis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
-                axis.set_minor_formatter(NullFormatter())
-                axis.set_ticks([], minor=True)
-        style.key(figure)
+    groups, names = list(frame.groupby("task", sort=False)), list(frame["algorithm"].unique())
+    size = (style.WIDTH, 0.55 + 1.35 * len(groups))
+    with style.panels(len(groups), len(names), size, sharey="row", sharex="row") as (figure, axes):
+        for row, (task, part) in zip(axes.reshape(len(groups), -1), groups, strict=True):
+            points = best[best["task"] == task]
+            for ax, name in zip(row, names, strict=True):
+                line, look = points[points["algorithm"] == name], style.look(name)
+                for at in line.to_dict("records"):
+                    low, high = _as_good(part[part["algorithm"] == name], at)
+                    x = at["client_lr"]
+                    bar = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "round"}
+                    ax.plot([x, x], [low, high], color=look.color, **bar)
+                    hollow = look.color if at["seeds"] > 1 else "white"
+                    dot = {"color": look.color, "markersize": 3.5, "markerfacecolor": hollow}
+                    ax.plot(x, at["server_lr"], "o", **dot)
+                if line.empty:
+                    ax.text(0.5, 0.5, "none trained", transform=ax.transAxes, ha="center")
+                ax.set(xscale="log", yscale="log")
+                for axis, key in ((ax.xaxis, "client_lr"), (ax.yaxis, "server_lr")):
+                    rates = sorted(part[key].unique())
+                    axis.set_ticks(rates, [style.power(rate) for rate in rates])
+                    axis.set_ticks([], minor=True)
+                ax.margins(0.12)
+                style.titled(ax, look.label, small=small(of_task(histories, str(task))))
+            row[0].set_ylabel(f"{style.name(str(task))}\nbest server rate")
+        axes[len(axes) - 1 - len(names) // 2].set_xlabel("client rate")
+        near = f"{SHARE:.0%} of the error" if (frame["metric"] == "mse_x1000").all() else "a point"
+        told = f"dots: the best server rate; bars: the rates that are as good, within {near}"
+        told += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
+        figure.suptitle(
+            textwrap.fill(told, 118),
+            fontsize=6,
+            color="0.35",
+            x=0.01,
+            ha="left",
+            wrap=True,
+        )
     return figure, best
 
 
@@ -236,21 +335,3 @@ def selected(table: str, names: Sequence[str], histories: Sequence[History]) -> 
         row["at the grid's edge"] = ", ".join(map(style.name, ends))
         rows.append({**row, "settings tried": len(runs)})
     return None, pd.DataFrame(rows)
-
-
-@contextmanager
-def _panels(
-    frame: pd.DataFrame, histories: Sequence[History], told: str
-) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
-    """A panel per task, at most four in a row, and its part of the frame; ``told`` is above it."""
-    groups = list(frame.groupby("task", sort=False))
-    rows, columns = style.grid(len(groups), 4)
-    size = (5.5, 2.9) if len(groups) == 1 else (2.7 * columns, 0.6 + 1.9 * rows)
-    with style.panels(rows, columns, size, len(groups)) as (figure, axes):
-        for ax, (task, _) in zip(axes, groups, strict=True):
-            runs = of_task(histories, str(task))
-            style.titled(ax, style.name(task), f"{scale(runs)}; {told}", small=small(runs))
-            ax.tick_params(labelsize=6)
-            for axis in (ax.xaxis, ax.yaxis):
-                axis.label.set_size(7)
-        yield figure, [(ax, part) for ax, (_, part) in zip(axes, groups, strict=True)]

@@ -108,35 +108,46 @@ def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
     return runs
 
 
-def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
+def test_a_heat_map_shows_every_cell_and_crosses_what_diverged():
     runs = planted(gone=("fedavg", 1.0, 1.0))
     figure, data = tuning.grids(("fedavg", "fedadam", "fedyogi"), runs)
-    assert figure.get_suptitle().split()[-5:] == ["no", "such", "runs", "of", "FedYogi"]
-    panels = [[*ax.get_images(), *ax.collections] for ax in figure.axes]
-    shown = [panel[0] for panel in panels if panel][:2]  # then the colour bar
-    for image, ax, algorithm in zip(shown, figure.axes, ("fedavg", "fedadam"), strict=False):
+    assert "not run: FedYogi" in figure.get_suptitle()
+    level, shades = data.query("algorithm == 'fedavg' and not hatched")["performance"].max(), {}
+    for ax, algorithm in zip(figure.axes, ("fedavg", "fedadam"), strict=False):
         part = data[data["algorithm"] == algorithm]
         kept = part.assign(shown=part["performance"].mask(part["hatched"]))
-        wanted = kept.pivot(index="server_lr", columns="client_lr", values="shown")
-        colours = np.ma.filled(image.get_array(), np.nan).reshape(wanted.shape)
-        np.testing.assert_array_equal(colours, wanted)
-        (frame,) = [patch for patch in ax.patches if not patch.get_hatch()]
-        best = wanted.to_numpy()[int(frame.get_y()), int(frame.get_x())]
-        assert best == np.nanmax(wanted) and ax.get_title("left").endswith(f": {style.short(best)}")
-        assert len(ax.texts) == wanted.notna().to_numpy().sum()  # the numbers fit
-    hatched = [[p for p in ax.patches if p.get_hatch()] for ax in figure.axes[:2]]
-    # The one that diverged, and the one whose loss rose from 2.0 to 2.6.
-    assert [len(patches) for patches in hatched] == [2, 0]
-    corner, ax = hatched[0][1], figure.axes[0]
-    assert (corner.get_x() + 0.5, corner.get_y() + 0.5) == (ax.get_xticks()[2], ax.get_yticks()[2])
-    # One scale, which ends at the best and at most 15 points below; bright is good.
-    useful = data.loc[~data["hatched"], "performance"]
-    low, high = shown[0].get_clim()
-    assert shown[1].get_clim() == (low, high) and high == useful.max()
-    assert low == max(useful.min(), high - 15)
-    assert sum(shown[0].cmap(1.0)[:3]) > sum(shown[0].cmap(0.0)[:3])
-    assert [ax.get_ylabel() for ax in figure.axes[2:]] == ["test accuracy (%)"]
+        wanted = kept.pivot(index="server_lr", columns="client_lr", values="shown").to_numpy()
+        cells = [text for text in ax.texts if text.get_gid() is None]
+        said = {text.get_position()[::-1]: text.get_text() for text in cells}
+        for place, value in np.ndenumerate(wanted):
+            assert said[place] == ("×" if np.isnan(value) else f"{value:.1f}")
+        assert len(said) == wanted.size
+        (frame,) = [patch for patch in ax.patches if not patch.get_fill()]
+        best = wanted[round(frame.get_y() + 0.47), round(frame.get_x() + 0.47)]
+        (below,) = [text.get_text() for text in ax.texts if text.get_gid()]
+        assert best == np.nanmax(wanted) and below.startswith(f"best {style.short(best)}")
+        for patch in ax.patches:
+            if patch.get_fill():
+                place = round(patch.get_y() + 0.47), round(patch.get_x() + 0.47)
+                shades[wanted[place]] = patch.get_facecolor()
+    # Two cells are crossed: that diverged, and whose loss rose from 2.0 to 2.6.
+    assert data["hatched"].sum() == 2
+    for value, (red, _, blue, _) in shades.items():  # grey below the level, blue above
+        assert (blue > red + 0.05) == (value > level + 0.5), value
     assert render(figure, note(runs))["png"][:4] == b"\x89PNG"
+
+
+def test_a_map_of_tags_is_compared_with_the_commonest_ones():
+    """Only on the posts on which those were counted; else with FedAvg's best, or the weakest's."""
+    frame = outcomes_of({(0.1, 1): 1.0, (1, 1): 0.7}).assign(hatched=False, algorithm="fedadam")
+    (run,) = (made("cifar10", "fedavg", (2.0, 1.0), client_lr=1.0, server_lr=1.0),)
+    posts = {"data": "stackexchange", "clients": 1914, "words": 2000}
+    task = {**run.config.task, "options": posts}
+    there = dataclasses.replace(run, config=dataclasses.replace(run.config, task=task))
+    tags = frame.assign(metric="recall_at_5")
+    assert tuning._level([there], tags, False)[0] == 24.8
+    assert tuning._level([run], tags, False) == (49.3, ["FedAdam's best"])
+    assert tuning._level([there], frame, False)[0] == 49.3
 
 
 def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
@@ -164,14 +175,14 @@ def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
     best = data.set_index(["algorithm", "client_lr"])["server_lr"]
     assert best["fedadam"].to_dict() == dict.fromkeys(RATES, 0.1)
     assert best["fedavg"].to_dict() == {0.1: 1.0, 1.0: 0.1, 0.01: 1.0}
-    every = {line.get_label(): line for line in figure.axes[0].lines}
-    lines = {label: line for label, line in every.items() if label[0] != "_"}
-    assert set(lines) == {"FedAdam", "FedAvg"}
-    assert lines["FedAvg"].get_ydata() == pytest.approx([1, 1, 0.1])
-    assert lines["FedAvg"].get_xdata() == pytest.approx(RATES, rel=tuning.APART**2 - 1)
+    panels = {ax.get_title("left"): ax for ax in figure.axes}
+    dots = [line for line in panels["FedAvg"].lines if line.get_marker() == "o"]
+    places = {line.get_xdata()[0]: line.get_ydata()[0] for line in dots}
+    assert set(panels) == {"FedAdam", "FedAvg"}
+    assert places == pytest.approx(dict(zip(sorted(RATES), [1, 1, 0.1], strict=True)))
     nothing = [made("cifar10", "fedavg", (2.0, 1.95), client_lr=c, server_lr=1.0) for c in RATES]
     figure, _ = figure_12([*nothing, *planted()])
-    assert "nothing trained" in {text.get_text() for text in figure.axes[0].texts}
+    assert "none trained" in {text.get_text() for text in figure.axes[0].texts}
     refused("lowered the test loss", figure_12, nothing)
 
 
@@ -190,7 +201,7 @@ def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
     ]
     figure, data = draw.entry("fedopt/figure_12").draw(runs)
     assert data["server_lr"].tolist() == [0.1]
-    bars = [line for line in figure.axes[0].lines if line.get_linewidth() == 3]
+    bars = [line for line in figure.axes[0].lines if line.get_linewidth() == 5]
     assert [list(bar.get_ydata()) for bar in bars] == [[0.1, 1.0]]
 
 
