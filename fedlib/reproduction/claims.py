@@ -6,6 +6,7 @@ the paper's room, see :mod:`fedlib.reproduction.evidence`.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,17 @@ from fedlib.errors import require_known
 from fedlib.reproduction import answers
 from fedlib.reproduction.adafedadam import claims as adafedadam
 from fedlib.reproduction.delta_sgd import claims as delta_sgd
-from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN, OPEN, Evidence, Missing, Statement
+from fedlib.reproduction.evidence import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    OPEN,
+    Evidence,
+    Missing,
+    Statement,
+    Untuned,
+    part_of,
+)
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime import claims as mime
@@ -48,7 +59,9 @@ class Verdict:
         statements: text, margins, mean, spread and verdict of each, prefixed by the notebook.
         rounds: of the longest run.
         data: what the runs were trained on.
-        missing: notebooks asked for whose runs are not stored, or not all of a method's.
+        missing: notebooks asked for whose runs are not stored, or not all of a method's; in
+            brackets a part of one.
+        untuned: notebooks whose runs are not judged, since a method was not tuned.
     """
 
     id: str
@@ -57,6 +70,7 @@ class Verdict:
     rounds: int = 0
     data: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    untuned: tuple[str, ...] = ()
 
     @property
     def claim(self) -> dict[str, Any]:
@@ -85,9 +99,14 @@ class Verdict:
 
     @property
     def without(self) -> str:
-        """Which notebooks' runs a verdict leaves out, as they are missing: "" if none."""
-        numbers = ", ".join(sorted(name.partition("_")[0] for name in self.missing))
-        return f", not run: {numbers}" if self.statements and self.missing else ""
+        """Which notebooks' runs a verdict leaves out, as they are missing or not tuned: "" if
+        none.
+        """
+        words = ""
+        for why, names in (("not run", self.missing), ("not judged, as not tuned", self.untuned)):
+            numbers = sorted(re.sub(r"^(\d+)_\w+", r"\1", name) for name in names)
+            words += f", {why}: {', '.join(numbers)}" if self.statements and numbers else ""
+        return words
 
     def frame(self) -> pd.DataFrame:
         """A row a statement: mean margin, spread and verdict."""
@@ -100,7 +119,7 @@ class Verdict:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the claim's words, the verdict, and the statements' numbers."""
         words = ("id", "paper", "where", "quote", "says", "shows")
-        facts = ("verdict", "preset", "seeds", "rounds", "data", "missing", "reason")
+        facts = ("verdict", "preset", "seeds", "rounds", "data", "missing", "untuned", "reason")
         shown = ("margins", "mean", "spread", "verdict")
         numbers = [
             {"statement": each.text, **{name: getattr(each, name) for name in shown}}
@@ -133,6 +152,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     statements: list[Statement] = []
     used: list[History] = []
     missing: list[str] = []
+    untuned: list[str] = []
     alone = [(notebook,) for notebook in evidence.sources]
     groups = [tuple(evidence.sources)] if evidence.together else alone
     for notebooks in groups:
@@ -145,10 +165,20 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         ]
         prefix = f"{notebooks[0].partition('_')[0]}: " if len(groups) > 1 else ""
         measured: list[Statement] = []
-        with suppress(Missing):
+        try:
             if histories:
                 frame = evidence.frame(histories)
                 measured = list(evidence.measure(frame))
+        except Untuned:
+            untuned += notebooks
+            continue
+        except Missing:
+            pass
+        if evidence.whole:
+            there = {part_of(run) for run in histories}
+            for notebook in notebooks:
+                parts = evidence.sources[notebook]
+                missing += [f"{notebook} ({part})" for part in parts if part not in there]
         if not measured or not all(statement.margins for statement in measured):
             missing += [notebook for notebook in notebooks if notebook in runs]
             continue
@@ -162,6 +192,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         rounds=max((history.config.rounds for history in used), default=0),
         data=tuple(dict.fromkeys(map(_data, used))),
         missing=tuple(missing),
+        untuned=tuple(untuned),
     )
 
 

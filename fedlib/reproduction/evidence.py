@@ -41,6 +41,12 @@ class Missing(Exception):
     """Nothing that a claim compares: no such runs, or no curves of printed numbers."""
 
 
+class Untuned(Missing):
+    """A method that the claim asks to be tuned has runs of one setting alone: where it is behind,
+    that shows nothing.
+    """
+
+
 # ----------------------------------------------------------------------------------- statements
 
 
@@ -108,7 +114,12 @@ class Statement:
 
 
 def above(
-    text: str, larger: pd.Series, smaller: pd.Series | float = 0.0, *, level: float | None = None
+    text: str,
+    larger: pd.Series,
+    smaller: pd.Series | float = 0.0,
+    *,
+    level: float | None = None,
+    sampling: float = math.nan,
 ) -> Statement:
     """The statement that one number is at least another.
 
@@ -119,6 +130,8 @@ def above(
         larger, smaller: rows of :func:`finals` or :func:`rounds_to`.
         level: the error if it is known (printed), NaN if not, in a statement that asks for no more
             than being level.
+        sampling: the standard error that so few test examples give, see :func:`sampling_error`; it
+            counts for one seed where it is larger than that of the evaluations.
     """
     margins = larger - smaller
     mean = margins.xs(MEAN, level="round").dropna()
@@ -126,14 +139,36 @@ def above(
     error, n = math.nan, len(single)
     if len(mean) == 1 and n > 1:
         error = math.sqrt(((single - mean.iloc[0]) ** 2).sum() / (n * (n - 1)))
+    error = float(np.fmax(error, sampling))
     if level is not None and not math.isnan(level):
         error = level
     return Statement(text, tuple(mean.tolist()), error, level is not None)
 
 
-def below(text: str, smaller: pd.Series, larger: pd.Series | float = 0.0) -> Statement:
+def below(
+    text: str, smaller: pd.Series, larger: pd.Series | float = 0.0, *, sampling: float = math.nan
+) -> Statement:
     """The statement that one number is at most another; see :func:`above`."""
-    return above(text, larger - smaller)
+    return above(text, larger - smaller, sampling=sampling)
+
+
+def sampling_error(accuracy: pd.Series, examples: float) -> float:
+    """The standard error of an accuracy on so many test examples: √(a (1 - a) / n).
+
+    That of the difference of two methods on the same examples is smaller where they are right on
+    mostly the same ones; how many those are is not stored.
+
+    Args:
+        accuracy: a row of :func:`finals`.
+        examples: NaN if unknown.
+
+    Example:
+        >>> index = pd.MultiIndex.from_tuples([(0, MEAN)], names=["seed", "round"])
+        >>> round(sampling_error(pd.Series([0.75], index), 1685), 4)
+        0.0105
+    """
+    mean = accuracy.xs(MEAN, level="round").mean()
+    return math.sqrt(mean * (1 - mean) / examples)
 
 
 # --------------------------------------------------------------------------------------- frames
@@ -369,6 +404,7 @@ class Evidence:
         printed: the frame of the printed numbers; None: there are only curves.
         each: a column of that frame whose values are judged one by one; "": all as one.
         together: whether the notebooks' runs are measured as one; else each by itself.
+        whole: whether a verdict names the parts among ``sources`` that have no runs.
     """
 
     id: str
@@ -378,3 +414,4 @@ class Evidence:
     printed: Callable[[], pd.DataFrame] | None = None
     each: str = ""
     together: bool = False
+    whole: bool = False

@@ -19,6 +19,7 @@ from fedlib.reproduction.delta_sgd import claims as delta_sgd
 from fedlib.reproduction.evidence import FAILS, HOLDS, MEAN, OPEN, Missing, Statement, finals
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.fedopt import outcomes
+from fedlib.reproduction.tables import FEDOPT
 from fedlib.results import Store
 from fedlib.results.reading import hyperparameters
 
@@ -518,6 +519,47 @@ def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run
     halves = {"10_a": fair[:3], "11_b": ahead[3:]}
     joined = claims.judged(replace(evidence, together=True), "paper", halves)
     assert joined.verdict == FAILS and joined.statements[0].text.startswith("SCAFFOLD")
+
+
+def test_an_untuned_method_is_not_judged_and_a_verdict_names_the_parts_without_runs(
+    quadratic, hand_made
+):
+    def made(name, level, part="curves", **overrides):
+        settings = {"rounds": ROUNDS, "overrides": overrides}
+        run = hand_made(quadratic, name, [0.1] + [level] * ROUNDS, **settings)
+        run.frame = run.frame[run.frame["metric"] != "mse_x1000"]
+        run.meta["plan"] = {"part": part}
+        return run
+
+    alone = [made("fedavg", 0.7), made("scaffold", 0.5)]
+    searched = [*alone, made("scaffold", 0.6, client_lr=0.5)]
+    notebooks = list(FEDOPT.values())[:3]
+    runs = dict(zip(notebooks, (searched, alone, []), strict=True))
+    evidence = claims.EVIDENCE["fedopt-scaffold"]
+    evidence = replace(evidence, sources=dict.fromkeys(notebooks, ()))
+    judged = claims.judged(evidence, "laptop", runs)
+    assert len(judged.statements) == 1 and judged.untuned == (notebooks[1],)
+    assert judged.missing == (notebooks[2],)
+    number = notebooks[1].partition("_")[0]
+    assert judged.without.endswith(f", not judged, as not tuned: {number}")
+    assert claims.judged(evidence, "laptop", {notebooks[1]: alone}).verdict == ev.NOT_RUN
+    parts = ev.Evidence("delta-variants", {"39_a": ("x", "y")}, fedopt.scaffold, whole=True)
+    of_x = [made("fedavg", 0.7, "x"), made("scaffold", 0.5, "x")]
+    assert claims.judged(parts, "laptop", {"39_a": of_x}).without == ", not run: 39 (y)"
+    of_both = [*of_x, made("scaffold", 0.6, "y", client_lr=0.5)]
+    assert claims.judged(parts, "laptop", {"39_a": of_both}).without == ""
+
+
+def test_one_seed_on_few_test_examples_does_not_resolve_what_is_smaller_than_their_error():
+    index = pd.MultiIndex.from_product([[0], [ev.MEAN, 1, 2, 3]], names=["seed", "round"])
+    ours, theirs = (pd.Series(level, index) for level in (0.75, 0.74))
+    sampling = ev.sampling_error(ours, 1600)
+    assert sampling == pytest.approx(math.sqrt(0.1875) / 40)  # 0.0108
+    assert ev.above("", ours, theirs).verdict == HOLDS
+    assert ev.above("", ours, theirs, sampling=sampling).verdict == OPEN
+    assert ev.above("", ours, theirs, sampling=ev.sampling_error(ours, 6400)).verdict == HOLDS
+    assert ev.above("", ours, theirs, sampling=math.nan).verdict == HOLDS
+    assert ev.below("", ours, theirs, sampling=sampling).verdict == OPEN
 
 
 def test_every_evidence_is_of_a_stated_claim_and_of_planned_runs():

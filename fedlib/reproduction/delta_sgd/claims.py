@@ -195,5 +195,6 @@ EVIDENCE = (
         variants,
         per(**_COLUMNS, part=part_of),
         _printed_variants,
+        whole=True,
     ),
 )

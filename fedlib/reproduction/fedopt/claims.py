@@ -14,6 +14,7 @@ from fedlib.reproduction.evidence import (
     Evidence,
     Missing,
     Statement,
+    Untuned,
     above,
     below,
     finals,
@@ -30,6 +31,7 @@ from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TAU
 from fedlib.reproduction.tables import FEDOPT
 from fedlib.results.reading import hyperparameters
+from fedlib.results.selection import settings
 
 PLAIN = ("fedavg", "fedavgm")
 PAIR = ("fedadam", "fedyogi")
@@ -230,6 +232,18 @@ def _words(histories: Sequence[History]) -> pd.DataFrame:
     return numbers(words, {"client_lr": "client_lr", "server_lr": "server_lr"})
 
 
+def _tuned_scaffold(histories: Sequence[History]) -> pd.DataFrame:
+    """The numbers, if more than one setting of SCAFFOLD was tried: the paper tunes it on its whole
+    grid.
+
+    Raises:
+        Untuned: one alone.
+    """
+    if len(settings(run for run in histories if run.config.algorithm == "scaffold")) == 1:
+        raise Untuned("SCAFFOLD's rates")
+    return numbers(histories)
+
+
 _LAST = partial(numbers, window=History.window)
 
 
@@ -248,7 +262,12 @@ EVIDENCE = (
         parts=(*CURVES, "centralized"),
         each="label",
     ),
-    Evidence("fedopt-scaffold", dict.fromkeys(FEDOPT.values(), CURVES), scaffold),
+    Evidence(
+        "fedopt-scaffold",
+        dict.fromkeys(FEDOPT.values(), CURVES),
+        scaffold,
+        _tuned_scaffold,
+    ),
     Evidence(
         "fedopt-easy-to-tune",
         {"30_learning_rate_grids": ()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import nan
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.reproduction.evidence import (
     Evidence,
+    Key,
     Missing,
     Statement,
     above,
@@ -24,6 +26,7 @@ from fedlib.reproduction.evidence import (
     one,
     printed,
     rounds_to,
+    sampling_error,
 )
 from fedlib.reproduction.mime.figures import line_of, mu_line, mu_of
 from fedlib.reproduction.mime.table_2 import BASES, row_of
@@ -96,16 +99,17 @@ def table(frame: pd.DataFrame) -> Iterator[Statement]:
         end = finals(part, "accuracy", "base", "method")
         for base in BASES:
             fedavg = one(end, (base, "FedAvg"))
+            error = sampling_error(fedavg, part["examples"].iloc[0] if "examples" in part else nan)
             mimes = [(base, "Mime"), (base, "MimeLite")]
             if str(task).lower().startswith("emnist"):
                 text = f"{task}, {base}: max(Mime, MimeLite) >= FedAvg"
                 best = most(end, mimes)
-                yield above(f"{text} - 0.01", best, fedavg - 0.01)
+                yield above(f"{text} - 0.01", best, fedavg - 0.01, sampling=error)
                 if base == "Adam":
-                    yield above(text, best, fedavg, level=np.nan)
+                    yield above(text, best, fedavg, level=nan, sampling=error)
             elif base == "Adam":
                 text = f"{task}: FedAvg, Adam < min(Mime, MimeLite) / 2"
-                yield below(text, fedavg, least(end, mimes) / 2)
+                yield below(text, fedavg, least(end, mimes) / 2, sampling=error)
 
 
 def lines(histories: Sequence[History]) -> pd.DataFrame:
@@ -132,6 +136,21 @@ def _at_the_end(run: History) -> float:
     return math.inf if math.isnan(accuracy) else -accuracy
 
 
+def _rows(histories: Sequence[History]) -> pd.DataFrame:
+    """The rows' numbers, with how many test examples a task has."""
+    columns: dict[str, Key] = {
+        "base": lambda run: row_of(run)[0],
+        "method": lambda run: row_of(run)[1],
+    }
+    frame = numbers(histories, columns, score=_at_the_end)
+    tested = {run.config.task["name"]: run.clients for run in histories}
+    examples = {
+        task: clients.query("split == 'test' and metric == 'accuracy'")["examples"].sum() or nan
+        for task, clients in tested.items()
+    }
+    return frame.assign(examples=frame["task"].map(examples))
+
+
 def _table_2() -> pd.DataFrame:
     stated = papers.table("mime", "table2_accuracy").drop_duplicates("printed_name")
     names = {"printed_name": "row", "base_optimizer": "base"}
@@ -148,11 +167,7 @@ EVIDENCE: tuple[Evidence, ...] = (
         "mime-table",
         {"24_mime_emnist": (), "25_mime_text": ()},
         table,
-        partial(
-            numbers,
-            columns={"base": lambda run: row_of(run)[0], "method": lambda run: row_of(run)[1]},
-            score=_at_the_end,
-        ),
+        _rows,
         _table_2,
     ),
     Evidence("mime-prox", {"38_mime_ablation": ("prox",)}, proximal, lines),
