@@ -21,7 +21,7 @@ from fedlib.figures import style
 from fedlib.figures.tables import digits_of
 from fedlib.paths import project_root
 from fedlib.plans import Request
-from fedlib.reproduction import tables
+from fedlib.reproduction import forecast, tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import FIVE
 from fedlib.reproduction.claims import NOT_PRINTED, overview
@@ -179,6 +179,18 @@ def notebook_table() -> str:
         rows[path.stem[0]].append((link, " ".join(question[1].split()), time, _drawn(path.stem)))
     texts = [f"## {GROUPS[digit]}\n\n{markdown(NOTEBOOKS, own)}" for digit, own in rows.items()]
     return "\n\n".join(texts)
+
+
+def hours_table() -> str:
+    """What the whole preset paper takes, as ``fedlib sweep --preset paper --dry-run`` tells it."""
+    requests = [run for name in plans.planned() for run in plans.requests(name, "paper")]
+    frame = forecast.table(forecast.survey(requests, "paper"), set(), "paper")
+    names = {"programs": "programs", "runs": "runs", "rounds": "rounds"}
+    names |= {"evaluations": "evaluations", "gigabytes": "memory, GB"}
+    names |= {"hours_two_cores": "hours, two cores", "hours_h200": "hours, H200"}
+    rows = forecast.words(frame)[list(names)]
+    cells = [(name, *map(str, row)) for name, row in zip(rows.index, rows.to_numpy(), strict=True)]
+    return markdown(["task", *names.values()], cells)
 
 
 def _drawn(notebook: str) -> str:
@@ -383,7 +395,7 @@ def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
 
 # Which tables stand in which page.
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
-    "notebooks.md": {"notebooks": notebook_table},
+    "notebooks.md": {"notebooks": notebook_table, "hours": hours_table},
     "results.md": {"verdicts": verdicts_table, "agreement": agreement_table},
 }
 for _paper in PAPERS:

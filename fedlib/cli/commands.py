@@ -560,7 +560,7 @@ def sweep(
     jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
     device: Device = "auto",
     backend: Backend = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, without data.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -572,7 +572,7 @@ def sweep(
     """
     from fedlib import plans
     from fedlib.engine.program import require_backend
-    from fedlib.reproduction import sweep
+    from fedlib.reproduction import forecast, sweep
     from fedlib.reproduction.answers import dealt, survey
 
     number, of = _shard(shard)
@@ -580,12 +580,20 @@ def sweep(
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
     require_backend(backend)
-    seen = _gpus(device, jobs) if executor == "local" else 0  # refuses a device that is not there
+    here = executor == "local" and not dry_run
+    seen = _gpus(device, jobs) if here else 0  # refuses a device that is not there
     gpus = 0 if shard else seen
     given = parse_pairs(parameter, "--parameter")
     asked = plans.by_notebook(names or (), preset, seed, given, part or ())
     requests = [request for requests in asked.values() for request in requests]
     store = open_store(data_root)
+    if dry_run:
+        groups = forecast.survey(requests, preset)
+        share = dealt(groups, of)[number - 1]
+        frame = forecast.table(share, forecast.stored(share, store, preset), preset, data_root)
+        tasks = json.loads(frame.to_json(orient="index"))
+        facts = {"shard": f"{number}/{of}", "failed": [], **tasks.pop("all"), "tasks": tasks}
+        return show(facts, as_json, forecast.words(frame).to_string())
     groups = survey(requests, preset, data_root)
     shards = min(jobs or gpus or 1, len(groups))
     words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
@@ -599,9 +607,9 @@ def sweep(
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
     share = dealt(groups, of)[number - 1]
-    if not dry_run and shards > 1:
+    if shards > 1:
         failed = sweep.local(words, dealt(groups, shards), gpus, store, as_json)
-    elif not dry_run:
+    else:
         execution = {"device": device, "backend": backend}
         failed = sweep.train(store, share, preset, data_root, as_json, **execution)
     counts = _counts(share, store.paths())

@@ -67,12 +67,20 @@ def scale(name: str, preset: str) -> str:
     return "paper" if preset == "laptop" and not cut else preset
 
 
-def preset_values(name: str, preset: str) -> dict[str, Any]:
+def preset_values(
+    name: str, preset: str, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """All that a task's preset declares, its options' defaults and the settings of a run.
 
     No data are loaded; where the data decide, the value is an :class:`AtMost` or None.
+
+    Args:
+        options: in place of their defaults.
+
+    Raises:
+        Error: an option that the task does not have, or a value of another kind.
     """
-    return chosen(_module(name), name, scale(name, preset), {})
+    return chosen(_module(name), name, scale(name, preset), options or {})
 
 
 def paper_values(name: str) -> dict[str, Any]:

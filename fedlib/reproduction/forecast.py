@@ -1,0 +1,279 @@
+"""What a sweep would do, told without any data: programs, rounds, evaluations, memory and hours.
+
+The tasks' declarations say how runs train together. Which of them are stored is found by what they
+are, whatever data they were trained on. Hours are estimates for the preset paper: those of the
+nearest workload that was measured, in proportion to examples and work (``seconds.toml``). What the
+data decide is not guessed: it is None, or NaN in a frame.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from fedlib import datasets, engine, tasks
+from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import whole
+from fedlib.datasets.store import Root, prepared_names
+from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
+from fedlib.engine.strategy import CHUNK_NUMBERS, VECTORS
+from fedlib.paths import read_toml
+from fedlib.plans import Request
+from fedlib.reproduction.answers import RunGroup
+from fedlib.reproduction.matching import EVALUATED, Index
+from fedlib.results.store import Store
+from fedlib.task import Task
+
+HOURS = {"cpu": "hours_two_cores", "h200": "hours_h200"}
+DEVICES = tuple(HOURS)
+COSTS = read_toml("reproduction/seconds.toml")
+COUNTS = ("programs", "programs_missing", "runs", "stored", "missing", "rounds", "evaluations")
+# A float32.
+BYTES = 4
+# Vectors of P numbers that a configuration's server has: its state, and what is new of it.
+SERVER = 4
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is known of a run without its data; None where that is not enough.
+
+    Attributes:
+        clients: to draw from; cohort: of them in a round.
+        examples: of a client; test: that an evaluation sees.
+        parameters: of the model; work: million multiply-adds of an example's forward pass.
+        like: the nearest workload that was measured.
+    """
+
+    clients: float | None = None
+    cohort: float | None = None
+    examples: float | None = None
+    test: float | None = None
+    parameters: float | None = None
+    work: float | None = None
+    like: str = ""
+
+
+def survey(requests: Sequence[Request], preset: str) -> list[RunGroup]:
+    """Which of some requests train together, by the tasks' declarations; equal requests once.
+
+    The groups are those of :func:`fedlib.reproduction.answers.survey`, but that two runs which the
+    task's own hyperparameters make equal count as two. A digest here is that of a description.
+
+    Raises:
+        Error: an unknown option, algorithm or hyperparameter.
+    """
+    unique: dict[str, tuple[Request, engine.Configured]] = {}
+    stands_for: dict[str, Any] = {}  # a task; what is asked of it is only whether it is the same
+    for request in requests:
+        run = declared(request, preset, stands_for)
+        unique.setdefault(run.config.digest, (request, run))
+    by_task: dict[int, list[tuple[Request, engine.Configured]]] = {}
+    for request, run in unique.values():
+        by_task.setdefault(id(run.task), []).append((request, run))
+    groups = []
+    for pairs in by_task.values():
+        for members in engine.programs([run for _, run in pairs]):
+            chosen = [pairs[member] for member in members]
+            first = chosen[0][1].config
+            size = scale(chosen[0][0], preset).parameters or 1
+            cost = first.rounds * first.clients_per_round * len(members) * int(size)
+            digests = tuple(run.config.digest for _, run in chosen)
+            groups.append(RunGroup(tuple(request for request, _ in chosen), digests, cost))
+    return groups
+
+
+def declared(
+    request: Request, preset: str, stands_for: dict[str, Any] | None = None
+) -> engine.Configured:
+    """A request's configuration as far as it is known without data, and its method."""
+    for name in ("rounds", "eval_every", "eval_last", "clients_per_round"):
+        if (number := getattr(request, name)) is not None:  # it may be a reader's
+            whole(name, number, 0)
+    values, options = _values(request, preset)
+    settings = request.settings(int(values["rounds"]))
+    overrides = settings["overrides"]
+    training = {key: overrides.pop(key, values.get(key)) for key in TRAINING_KEYS}
+    method = _method(request.algorithm, json.dumps(overrides))
+    config = RunConfig(
+        task={"name": request.task, **options},
+        algorithm=request.algorithm,
+        method=method.describe(),
+        rounds=settings["rounds"],
+        clients_per_round=1 if method.pooled else int(scale(request, preset).cohort or 0),
+        batch_size=training["batch_size"],
+        local_epochs=training["local_epochs"] or 1,
+        local_steps=training["local_steps"],
+        eval_every=settings["eval_every"],
+        dtype="float32",
+        seeds=dict.fromkeys(("init", "sampling", "batches"), request.seed),
+        eval_last=settings["eval_last"],
+    )
+    known = {} if stands_for is None else stands_for
+    task: Task = known.setdefault(request.task_key(preset), object())
+    return engine.Configured(config, method, task)
+
+
+@lru_cache(maxsize=2**14)
+def _method(algorithm: str, overrides: str) -> Algorithm:
+    """A method with some overrides: grids try the same ones on many tasks."""
+    return named_method(algorithm, json.loads(overrides), {}, {})
+
+
+def _values(request: Request, preset: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a request's task declares with the request's options, and all of these options."""
+    options = request.task_options(preset)
+    given = {key: value for key, value in options.items() if key not in ("preset", "seed")}
+    return tasks.preset_values(request.task, options["preset"], given), options
+
+
+def scale(request: Request, preset: str) -> Scale:
+    """What is known of a request's run without data: of sizes only at the preset paper."""
+    values, options = _values(request, preset)
+    known: dict[str, Any] = {}
+    if tasks.scale(request.task, options["preset"]) == options["preset"] == "paper":
+        known = dict(COSTS["tasks"].get(request.task, {}))
+    everything = known.pop("all", None)
+    if values.get("validation") == 0:
+        known["test"] = everything
+    if isinstance(values.get("clients"), int):
+        known["clients"] = values["clients"]
+    if known.get("examples") and "sizes" in values:  # of which "20-100" are drawn evenly
+        ends = [int(end) for end in str(values["sizes"]).split("-")]
+        usual = tasks.preset_values(request.task, "paper")["sizes"]
+        known["examples"] *= sum(ends) / len(ends) / usual
+    if known and values.get("width", 1.0) != 1.0:
+        for key in ("parameters", "work"):
+            known[key] *= values["width"] ** 2
+    cohort = request.clients_per_round or values.get("clients_per_round") or known.get("clients")
+    return Scale(cohort=cohort, **known)
+
+
+def evaluations(config: RunConfig) -> int:
+    """How often a run is evaluated, the initial model included."""
+    early = max(0, config.rounds - config.eval_last)
+    return 1 + early // config.eval_every + config.rounds - early
+
+
+def stored(groups: Iterable[RunGroup], store: Store, preset: str) -> set[str]:
+    """Those of the groups' runs that a store has, on real data where the preset asks for them."""
+    index, there = Index(store.stored()), set[str]()
+    for group in groups:
+        for request, digest in zip(group.requests, group.digests, strict=True):
+            config = declared(request, preset).config
+            for run in index.asked(request, preset):
+                real = preset == "quick" or not run.config.task["stand_in"]
+                rule = (getattr(run.config, key) == getattr(config, key) for key in EVALUATED)
+                if real and all(rule):
+                    there.add(digest)
+                    break
+    return there
+
+
+def needs(group: RunGroup, there: set[str], preset: str) -> dict[str, float]:
+    """What a program's missing runs take: rounds, evaluations, gigabytes, and hours by device.
+
+    Hours grow with the configurations, as if each trained alone: an upper bound where rows share
+    their operations. What a method computes beside the steps of its clients is not counted.
+    """
+    count, request = group.missing(there), group.requests[0]
+    run, size = declared(request, preset), scale(request, preset)
+    config, looks = run.config, evaluations(run.config)
+    found: dict[str, float] = {"rounds": count * config.rounds, "evaluations": count * looks}
+    found |= dict.fromkeys(("gigabytes", *DEVICES), math.nan if count else 0.0)
+    if not count or size.parameters is None or size.cohort is None:
+        return found
+    numbers = CHUNK_NUMBERS["cuda"] // size.parameters
+    together = max(1, min(count, numbers))
+    rows = min(together * size.cohort, max(together, numbers))
+    vectors = VECTORS * rows + SERVER * together
+    if run.method.remembers and size.clients is not None:
+        vectors += together * min(size.clients, config.rounds * size.cohort)
+    found["gigabytes"] = vectors * size.parameters * BYTES / 1e9
+    if size.examples is None or size.test is None or size.work is None:
+        return found
+    workload, trained = COSTS["workloads"][size.like], _trained(config, size, run.method.pooled)
+    for device in DEVICES:
+        # Of an example and of all configurations; nothing is faster than the fastest measured.
+        each = count * workload[device] / (workload["examples"] * workload["work"]) * size.work
+        least = min(known[device] for known in COSTS["workloads"].values())
+        tested = max(each * COSTS["evaluation"][device] * size.test, least)
+        found[device] = (config.rounds * max(each * trained, least) + looks * tested) / 3600
+    return found
+
+
+def _trained(config: RunConfig, size: Scale, pooled: bool) -> float:
+    """The examples that all clients of a round train on, as often as they do."""
+    assert size.cohort is not None and size.examples is not None
+    epochs, steps = config.local_epochs, config.local_steps
+    if isinstance(steps, int) and config.batch_size:
+        return size.cohort * steps * config.batch_size
+    mean = epochs if isinstance(epochs, int) else sum(epochs) / len(epochs)
+    return ((size.clients or 0) if pooled else size.cohort) * size.examples * mean
+
+
+def table(
+    groups: Sequence[RunGroup], there: set[str], preset: str, data_root: Root = None
+) -> pd.DataFrame:
+    """A row a task, and all of them in the last.
+
+    Columns: programs, programs_missing, runs, stored and missing; and of the missing ones rounds,
+    evaluations, data (those that serve the task, the prepared ones if there are any), gigabytes (of
+    memory, of the largest program) and hours on two cores and on an H200; NaN where that takes the
+    data to know.
+    """
+    rows = []
+    for group in groups:
+        runs, missing = len(group.digests), group.missing(there)
+        counts = {"programs": 1, "programs_missing": int(missing > 0)}
+        counts |= {"runs": runs, "stored": runs - missing, "missing": missing}
+        rows.append({"task": group.requests[0].task, **counts, **needs(group, there, preset)})
+    frame = pd.DataFrame(rows, columns=["task", *COUNTS, "gigabytes", *DEVICES])
+    named = frame.assign(data=[_data(name, data_root) for name in frame["task"]])
+    parts = [(str(name), part) for name, part in named.groupby("task", sort=False)]
+    summed = {name: _summed(part, part["data"].iloc[0]) for name, part in parts}
+    summed["all"] = _summed(named, "")
+    return pd.DataFrame.from_dict(summed, orient="index")
+
+
+def _summed(programs: pd.DataFrame, data: str) -> dict[str, Any]:
+    """What some programs take together; hours are unknown if one's are."""
+    counts = {name: int(programs[name].sum()) for name in COUNTS}
+    hours = {HOURS[device]: programs[device].sum(skipna=False) for device in DEVICES}
+    return {**counts, "data": data, "gigabytes": programs["gigabytes"].max(skipna=False), **hours}
+
+
+def _data(task: str, data_root: Root) -> str:
+    """The data sets that serve a task, the prepared ones if there are any."""
+    if task == "all":
+        return ""
+    known = datasets.CATALOGUE.items()
+    serving = [name for name, data in known if task in data.tasks and not data.built_in]
+    ready = [name for name in serving if name in prepared_names(data_root)]
+    if ready or not serving:
+        return ", ".join(ready) or "its own"
+    return f"{' or '.join(serving)}: not prepared"
+
+
+def words(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table for a reader: a question mark for what is unknown, beside what is known."""
+
+    def number(value: float) -> str:
+        return f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
+
+    shown = frame.copy().astype(object)
+    for name in ("gigabytes", *HOURS.values()):
+        known = frame[name].drop("all").dropna()
+        shown[name] = ["?" if math.isnan(value) else number(value) for value in frame[name]]
+        if len(known) and math.isnan(frame.loc["all", name]):
+            whole = known.max() if name == "gigabytes" else known.sum()
+            shown.loc["all", name] = f"{number(whole)} + ?"
+    for name in ("rounds", "evaluations"):
+        shown[name] = frame[name].map("{:,}".format)
+    return shown
