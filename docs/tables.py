@@ -349,6 +349,46 @@ CUT = "cut: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)
 
 
+def speed_table() -> str:
+    """How many times as long as fedlib's a round of others takes, from the page on speed."""
+    page = (project_root() / "docs" / "speed.md").read_text(encoding="utf-8")
+    two_cores, _, gpu = page.partition("## On a GPU")
+    rows = []
+    for name, column in (
+        ("a plain PyTorch loop", "plain"),
+        ("pfl-research 0.6", "pfl-research"),
+        ("FedJAX 0.0.17", "FedJAX"),
+    ):
+        ends = []
+        for part in (two_cores, gpu):
+            ratios = sorted(_ratios(part, column))
+            texts = [f"{ratio:.2g} ({workload})" for ratio, workload in ratios]
+            ends.append(f"{texts[0]} to {texts[-1]}" if texts else "–")
+        rows.append((name, *ends))
+    return markdown(("a round of", "on two cores", "on an NVIDIA H200"), rows)
+
+
+def _ratios(text: str, column: str) -> list[tuple[float, str]]:
+    """The ratios of a way to fedlib in a page's tables, each with its workload."""
+    found = []
+    for table in re.findall(r"^\| workload \| fedlib s .*\n\| ---.*\n(?:\|.*\n)+", text, re.M):
+        head, _, *lines = ([cell.strip() for cell in row.split("|")] for row in table.splitlines())
+        if f"{column} / fedlib" in head:
+            place = head.index(f"{column} / fedlib")
+            found += [(float(line[place]), WORKLOADS[line[1][:2].strip()]) for line in lines]
+    return found
+
+
+WORKLOADS = {
+    "W1": "logistic regression",
+    "W2": "EMNIST CNN",
+    "W3": "ResNet-18",
+    "W4": "LSTM",
+    "W5": "autoencoder",
+    "P": "CIFAR-10 CNN",
+}
+
+
 def laptop_table(paper: str) -> str:
     """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
     makers = {
@@ -410,6 +450,11 @@ PAGES["results/adafedadam.md"] |= {
     "levels": partial(silos_table, "36_noniid_levels", "concentration", "option.beta"),
     "work": partial(silos_table, "35_resource_heterogeneity", "local epochs", "local_epochs"),
     "readings": readings_table,
+}
+PAGES["../README.md"] = {
+    "speed": speed_table,
+    "agreement": agreement_table,
+    "verdicts": verdicts_table,
 }
 MARKS = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Numbers in sentences: ``12 of 15<!-- agreeing: adafedadam, Table 5, synthetic -->``.

@@ -20,7 +20,7 @@ def test_tables_are_those_that_the_code_makes(page):
     assert tables.filled(page, text) == text
 
 
-SAID = {p: (ROOT / "docs" / p).read_text("utf-8") for p in tables.PAGES if p != "notebooks.md"}
+SAID = {p: (ROOT / "docs" / p).read_text("utf-8") for p in tables.PAGES if p.startswith("results")}
 SAID["figures.toml"] = "\n".join(gallery.sentences().values())
 SAID["claims.toml"] = "\n".join(str(claim.get("exceptions", "")) for claim in papers.claims())
 NAMES = ("worst 30 %", "target is 95 %", "within 10 % of", "percentage points", "fixed point")
@@ -47,27 +47,6 @@ def test_cards_of_notebooks_have_the_core_hours_of_the_pages():
         hours_said = re.search(r"laptop[^;:]*: ([\d.]+) core-hours", card)
         said[name] = hours_said and hours_said[1]
     assert said == hours and len(hours) > 20
-
-
-def test_readme_has_the_speeds_of_the_page_on_speed():
-    page = (ROOT / "docs" / "speed.md").read_text("utf-8")
-    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    ratios = {"plain": [], "pfl-research": [], "FedJAX": [], "GPU": []}
-    for head, rows in re.findall(
-        r"^(\| workload \| fedlib s .*)\n\| --- .*\n((?:\|.*\n)+)", page, re.M
-    ):
-        names = [name.strip().removesuffix(" / fedlib") for name in head.split("|")]
-        for row in rows.splitlines():
-            cells = dict(zip(names, row.split("|"), strict=True))
-            on_gpu = page.index(row) > page.index("## On a GPU")
-            for name in cells.keys() & ratios.keys():
-                ratios["GPU" if on_gpu else name].append(float(cells[name]))
-    least, most = ({name: f"{end(n):.2g}" for name, n in ratios.items()} for end in (min, max))
-    assert f"take {least['plain']} (ResNet-18) to {most['plain']} times as long" in readme
-    assert f"and {least['GPU']} to {most['GPU']} times on a GPU" in readme
-    assert f"({least['pfl-research']} to {most['pfl-research']} times)" in readme
-    second = f"{sorted(ratios['FedJAX'])[1]:.2g}"
-    assert f"({second} to {most['FedJAX']} times; on an autoencoder {least['FedJAX']})" in readme
 
 
 def test_the_index_of_figures_is_the_gallerys():
