@@ -6,7 +6,6 @@ each told in one line. 130 and 143: interrupted and terminated.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import signal
@@ -24,55 +23,22 @@ class Terminated(BaseException):
 
 def main() -> NoReturn:
     """Entry point of the ``fedlib`` command."""
-    _open_streams()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    # What is half-imported cannot be interrupted in order: an exception in the midst of PyTorch's
-    # import would be told at length, or abort it. Interrupts that are ignored stay ignored.
-    if "torch" not in sys.modules:
-        for number in signals():
-            signal.signal(number, _end)
-    else:
-        handle_signals()
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status = _status()
         try:
-            sys.stdout.flush()
+            print(end="", flush=True)
         except OSError as problem:  # a full disk behind a redirection
-            status = _fail(f"cannot print: {problem.strerror}", status or 1)
+            status = status or _fail(f"cannot print: {problem.strerror}", 1)
             _unflushed()
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)
     sys.exit(status)
 
 
-def _open_streams() -> None:
-    """Closed streams lead nowhere, and letters that a terminal's encoding lacks are escaped.
-
-    Else the next file that is opened would be taken for a closed stream, and written into.
-    """
-    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(handle)
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def signals() -> list[signal.Signals]:
-    """Those that are handled: not interrupts where another program has its way with them."""
-    usual = (signal.default_int_handler, _end)
-    interrupts = [signal.SIGINT] if signal.getsignal(signal.SIGINT) in usual else []
-    return [signal.SIGTERM, *interrupts]
-
-
-def handle_signals() -> None:
-    """From now on all is imported: an interrupt and SIGTERM are exceptions."""
-    for number in signals():
-        handler = _terminate if number == signal.SIGTERM else signal.default_int_handler
-        signal.signal(number, handler)
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """SIGTERM where nothing can be saved; a run with a checkpoint has its own handler."""
+    raise Terminated
 
 
 def _status() -> int:
@@ -86,7 +52,7 @@ def _status() -> int:
     from fedlib.cli.commands import Interrupted, UsageError, app
 
     try:
-        return app(standalone_mode=False, obj=handle_signals) or 0
+        return app(standalone_mode=False) or 0
     except Error as error:
         return _fail(str(error), 1 if isinstance(error, Failure) else 2)
     except UsageError as error:
@@ -118,18 +84,6 @@ def _status() -> int:
         if not place:  # a mistake of fedlib's
             raise
         return _fail(f"{type(problem).__name__}: {first_line(problem)}{place}", 2)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    """An interrupt or SIGTERM when nothing has been begun."""
-    interrupted = number == signal.SIGINT
-    os.write(2, b"fedlib: interrupted\n" if interrupted else b"fedlib: terminated\n")
-    os._exit(128 + number)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """SIGTERM where nothing can be saved; a run with a checkpoint has its own handler."""
-    raise Terminated
 
 
 def _unflushed() -> None:

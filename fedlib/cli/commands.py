@@ -63,10 +63,9 @@ class _Command(typer.core.TyperCommand):
     imports_torch = True
 
     def invoke(self, ctx: Any) -> Any:
-        if self.imports_torch:
-            import fedlib.engine  # noqa: F401
-        ctx.obj()  # from here on signals are handled
         try:
+            if self.imports_torch:
+                import fedlib.engine  # noqa: F401
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # Typer would end without a word
             raise Interrupted from stop
