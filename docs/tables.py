@@ -158,6 +158,7 @@ GROUPS = {
     "1": "FedOpt's seven tasks",
     "2": "AdaFedAdam's, Mime's and Δ-SGD's tasks",
     "3": "Grids, trade-offs and ablations",
+    "4": "Further experiments",
     "9": "All of it together",
 }
 NOTEBOOKS = ("notebook", "question", "quick, on two cores", "draws")
@@ -177,7 +178,8 @@ def notebook_table() -> str:
         link = f"[`{path.stem}`](../notebooks/{path.name})"
         time = takes[1].strip().removesuffix(" on two CPU cores")
         rows[path.stem[0]].append((link, " ".join(question[1].split()), time, _drawn(path.stem)))
-    texts = [f"## {GROUPS[digit]}\n\n{markdown(NOTEBOOKS, own)}" for digit, own in rows.items()]
+    known = {digit: own for digit, own in rows.items() if own}
+    texts = [f"## {GROUPS[digit]}\n\n{markdown(NOTEBOOKS, own)}" for digit, own in known.items()]
     return "\n\n".join(texts)
 
 

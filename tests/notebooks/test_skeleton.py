@@ -100,8 +100,8 @@ def test_experiments_show_their_numbers_runs_and_code(path, book):
 
 
 def test_experiments_hold_their_plan_beside_their_parameters(path, book):
-    experiment = path.stem[0] in "123"
-    assert (path.stem in plans.planned()) == experiment, "numbers of plans start with 1, 2 or 3"
+    experiment = path.stem[0] in "1234"
+    assert (path.stem in plans.planned()) == experiment, "numbers of plans start with 1 to 4"
     if experiment:
         tagged = [cell.metadata.get("tags", []) for cell in book.cells]
         assert tagged.count(["plan"]) == 1
