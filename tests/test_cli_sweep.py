@@ -1,5 +1,6 @@
 """``fedlib sweep``, ``publish``, ``restore``: runs are computed once, shared out, and packed."""
 
+import itertools
 import json
 import shlex
 import shutil
@@ -7,12 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
 from fedlib import engine
+from fedlib.engine import checkpoint
+from fedlib.engine import program as program_module
 from fedlib.reproduction import draw, sweep
 from fedlib.results import Store
+from tests.results.test_store import same
 
 pytestmark = pytest.mark.usefixtures("small_plans")
 
@@ -62,6 +67,40 @@ def test_a_program_that_fails_does_not_stop_the_others(command, monkeypatch):
     assert status == 1 and count["missing"] == 1
     assert count["failed"] == ["fedadam on synthetic: out of memory on this machine"]
     assert "1 programs failed" in err and err.count("\n") == 1
+
+
+def test_a_sweep_ends_before_its_time_is_over_and_the_same_command_goes_on(
+    command, own_folders, store, monkeypatch
+):
+    """Of a clock that goes on by a second whenever it is asked: nothing waits."""
+    words = [*WORDS[:-1], "rounds=9"]
+    assert command(*words, "--data-root", str(own_folders / "whole"))[0] == 0
+    whole = Store(own_folders / "whole" / "runs")
+    ticks = itertools.count().__next__
+    clocked = partial(checkpoint.Deadline, clock=ticks)
+    monkeypatch.setattr(checkpoint, "Deadline", clocked)
+    left, statuses = [], []
+    while not statuses or statuses[-1] == 75:
+        status, out, error = command(*words, "--minutes", "0.15")  # nine seconds
+        statuses.append(status)
+        left.append(int(out.splitlines()[-1].split()[-1]))
+        assert status == 0 or "with which the same command goes on" in error
+    assert statuses[-1] == 0 and len(statuses) > 3 and sorted(left, reverse=True) == left
+    assert not any(store.checkpoints.iterdir())
+    assert len(whole.stored()) == len(store.stored()) == 4
+    for run in whole.stored():
+        same(run.history(), store.load(run.config.digest))
+
+
+def test_a_log_has_a_line_a_minute_and_says_which_device_it_is(command, monkeypatch, caplog):
+    minute = itertools.count(step=61)
+    monkeypatch.setattr(program_module, "_told", [0.0])
+    monkeypatch.setattr(program_module.time, "monotonic", minute.__next__)
+    _, _, error = command(*WORDS[:-1], "rounds=4")
+    assert error.startswith("fedlib: training on the CPU, 1 threads")
+    lines = [one.getMessage() for one in caplog.records if one.name == "fedlib.progress"]
+    assert "2 of 3 programs are done" in lines
+    assert any(line.startswith("fedavg on synthetic: 4 of 4 rounds, ") for line in lines)
 
 
 def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(
@@ -164,39 +203,47 @@ def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
 
 
 def test_processes_of_this_machine_compute_a_shard_each(own_folders, store, monkeypatch, capfd):
-    """Each GPU one, or parts of the cores; one that fails is named, and the others go on."""
+    """Each GPU one or several, or parts of the cores; one that fails is named, others go on."""
     python = own_folders / "python"
-    program(python, 'echo "$OMP_NUM_THREADS $*" > said$$; [[ "$*" != *2/2* ]]')
+    share = "$OMP_NUM_THREADS $FEDLIB_GPU_SHARE"
+    program(python, f'echo "{share} $*" > said$$; [[ "$*" != *2/2* ]]')
     monkeypatch.setattr(sweep.sys, "executable", str(python))
     monkeypatch.setattr(sweep.os, "cpu_count", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    for gpus, said in ((0, "4 -m fedlib sweep --shard=1/2 --json"),
-                       (2, "1 -m fedlib sweep --shard=1/2 --device=cuda:0 --json")):  # fmt: skip
+    for gpus, said in (
+        (0, "4  -m fedlib sweep --shard=1/2 --json"),
+        (2, "1 1.0 -m fedlib sweep --shard=1/2 --device=cuda:0 --json"),
+        (1, "1 0.5 -m fedlib sweep --shard=2/2 --device=cuda:0 --json"),
+    ):
         failed = sweep.local(["sweep"], [[], []], gpus, store, True)
-        assert failed == ["shard 2/2, exit status 1"]
+        assert failed == (["shard 2/2, exit status 1"], "")
         assert f"{said}\n" in [path.read_text() for path in own_folders.glob("said*")]
-    assert sweep.local(["sweep"], [[]], 0, store, True) == []
+    assert sweep.local(["sweep"], [[]], 0, store, True) == ([], "")
+    program(python, "[[ $* != *2/3* ]] || exit 75")
+    paused = sweep.local(["sweep"], [[], [], []], 0, store, True)
+    assert paused == ([], "1 of 3 shards have no time left")
 
 
 @pytest.mark.parametrize(
     ("words", "there", "gpus"),
     [((), 0, 0), ((), 2, 2), (("--jobs", "3"), 0, 0), (("--device", "cuda:1"), 2, 0),
-     (("--device", "cpu"), 2, 0), (("--jobs", "1"), 2, 1)],
+     (("--device", "cpu"), 2, 0), (("--jobs", "1"), 2, 2), (("--jobs", "3"), 2, 2)],
 )  # fmt: skip
 def test_each_gpu_is_given_a_shard(command, monkeypatch, words, there, gpus):
     made = []
 
     def local(words, shards, gpus, *_):
         made.append((len(shards), gpus))
-        return []
+        return [], ""
 
     monkeypatch.setattr(sweep, "local", local)
-    monkeypatch.setattr(sweep, "train", lambda *_, **__: made.append((1, gpus)) or [])
+    monkeypatch.setattr(sweep, "train", lambda *_, **__: made.append((1, gpus)) or ([], ""))
     monkeypatch.setattr("torch.cuda.device_count", lambda: there)
     monkeypatch.setattr("torch.cuda.is_available", lambda: there > 0)
-    assert command(*WORDS, *words)[0] == 0
-    jobs = 3 if "3" in words else gpus or 1
-    assert made == [(jobs, gpus)]
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "a GPU")
+    status, _, error = command(*WORDS, *words)
+    jobs = int(words[1]) if "--jobs" in words else gpus or 1
+    assert (status, made) == (0, [(jobs, gpus)])
+    assert f"training on {'a GPU (cuda' if there and 'cpu' not in words else 'the CPU, '}" in error
     if there:
-        command.refused("--jobs is 3, but here are 2 GPUs; give less, or", *WORDS, "--jobs", "3")
         command.refused("no such GPU here; the last one is 'cuda:1'", *WORDS, "--device", "cuda:2")

@@ -1,7 +1,7 @@
 """The ``fedlib`` command.
 
 Exit status 0: done; 1: it failed, or damaged runs were left out; 2: a mistake in what was asked;
-each told in one line. 130 and 143: interrupted and terminated.
+each told in one line. 75: the time that was given is over. 130 and 143: interrupted and terminated.
 """
 
 from __future__ import annotations

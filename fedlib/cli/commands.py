@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import logging
 import math
 import os
 import re
@@ -559,28 +560,34 @@ def sweep(
     jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
     device: Device = "auto",
     backend: Backend = "auto",
+    minutes: Annotated[float | None, typer.Option(min=0, help="Begin nothing longer.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, without data.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
     """Compute the missing runs of the notebooks' plans.
 
-    Stopped at any moment, the same command goes on where it was. Runs that train together stay in
-    one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores. With
-    --executor slurm the script of an array is printed, each job of which does: pipe it to sbatch.
+    Stopped at any moment, the same command goes on where it was. With --minutes it stops by itself,
+    before a round that would take longer; the exit status is then 75. Runs that train together stay
+    in one shard. Each GPU of this machine computes a shard, or several of --jobs; or each of --jobs
+    parts of its cores. With --executor slurm the script of an array is printed, each job of which
+    does, on a GPU unless --device says otherwise: pipe it to sbatch.
     """
     from fedlib import plans
+    from fedlib.engine.checkpoint import Deadline
+    from fedlib.engine.device import described
     from fedlib.engine.program import require_backend
     from fedlib.reproduction import forecast, sweep
     from fedlib.reproduction.answers import dealt, survey
 
+    deadline = None if minutes is None else Deadline(60 * minutes)
     number, of = _shard(shard)
     require_known("executor", executor, ("local", "slurm"))
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
     require_backend(backend)
     here = executor == "local" and not dry_run
-    seen = _gpus(device, jobs) if here else 0  # refuses a device that is not there
+    seen = _gpus(device) if here else 0  # refuses a device that is not there
     gpus = 0 if shard else seen
     given = parse_pairs(parameter, "--parameter")
     asked = plans.by_notebook(names or (), preset, seed, given, part or ())
@@ -595,7 +602,10 @@ def sweep(
         return show(facts, as_json, forecast.words(frame).to_string())
     groups = survey(requests, preset, data_root)
     shards = min(jobs or gpus or 1, len(groups))
-    words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
+    asked_for = "cuda" if (executor, device) == ("slurm", "auto") else device
+    words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}"]
+    words += [f"--device={asked_for}"]
+    words += [] if minutes is None else [f"--minutes={minutes}"]
     words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
     words += [f"--parameter={pair}" for pair in parameter or ()]
     words += [f"--part={name}" for name in part or ()]
@@ -604,20 +614,28 @@ def sweep(
         there = store.paths()
         missing = sum(group.missing(there) for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
-    failed: list[str] = []
     share = dealt(groups, of)[number - 1]
+    if not as_json:
+        together = f", {shards} programs at once" if shards > 1 else ""
+        typer.echo(f"fedlib: training on {described(device)}{together}", err=True)
+        if not sys.stderr.isatty():
+            logging.getLogger("fedlib.progress").setLevel(logging.INFO)
     if shards > 1:
-        failed = sweep.local(words, dealt(groups, shards), gpus, store, as_json)
+        failed, paused = sweep.local(words, dealt(groups, shards), gpus, store, as_json)
     else:
-        execution = {"device": device, "backend": backend}
-        failed = sweep.train(store, share, preset, data_root, as_json, **execution)
+        execution = {"device": device, "backend": backend, "deadline": deadline}
+        failed, paused = sweep.train(store, share, preset, data_root, as_json, **execution)
     counts = _counts(share, store.paths())
-    facts = {"shard": f"{number}/{of}", "failed": failed}
+    facts = {"shard": f"{number}/{of}", "failed": failed, "paused": paused}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
         what = "shards" if shards > 1 else "programs"
         typer.echo(f"fedlib: {len(failed)} {what} failed: {' | '.join(failed)}", err=True)
         raise typer.Exit(1)
+    if paused:
+        left = f"{counts.loc['all', 'missing']} runs are left"
+        typer.echo(f"fedlib: {paused}; {left}, with which the same command goes on", err=True)
+        raise typer.Exit(sweep.PAUSED)
 
 
 def _shard(text: str | None) -> tuple[int, int]:
@@ -627,17 +645,14 @@ def _shard(text: str | None) -> tuple[int, int]:
     return number, of
 
 
-def _gpus(device: str, jobs: int | None) -> int:
-    """How many GPUs compute a shard each; 0: this process does, or the cores do."""
+def _gpus(device: str) -> int:
+    """How many GPUs compute shards; 0: this process does, or the cores do."""
     import torch
 
     from fedlib.engine.device import resolve_device
 
     resolve_device(device)
-    there = torch.cuda.device_count() if device in ("auto", "cuda") else 0
-    if jobs and there and jobs > there:
-        raise Error(f"--jobs is {jobs}, but here are {there} GPUs; give less, or --device cpu")
-    return (jobs or there) if there else 0
+    return torch.cuda.device_count() if device in ("auto", "cuda") else 0
 
 
 def _counts(groups: Sequence[RunGroup], there: Container[str]) -> pd.DataFrame:

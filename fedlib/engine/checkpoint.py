@@ -10,7 +10,8 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -40,6 +41,56 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, number: int, what: str) -> None:
         super().__init__(what)
         self.signal = number
+
+
+class Paused(Stopped):
+    """The time that there was is over; what was computed is in a checkpoint."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(0, what)
+
+
+class Deadline:
+    """The end of the time that there is: no round is begun that would not end before it.
+
+    A round is expected to take as long as the longest of the last ones that were evaluated like it;
+    the first after a checkpoint, as long as those before took on average.
+
+    Args:
+        seconds: from now.
+        clock: gives seconds.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.end = clock() + seconds
+        self.begin()
+
+    def begin(self, expected: float = 0.0) -> bool:
+        """A program begins or goes on, whose rounds have another length; whether there is time.
+
+        Args:
+            expected: seconds of its first round.
+        """
+        self._last = {evaluated: deque[float](maxlen=5) for evaluated in (False, True)}
+        self._mark = self.clock()
+        return self._mark + expected <= self.end
+
+    def over(self) -> bool:
+        """Whether no time is left."""
+        return self.clock() >= self.end
+
+    def allows(self, evaluated: bool, next_evaluated: bool) -> bool:
+        """Whether the next round would end in time, after one that ends now.
+
+        Args:
+            evaluated, next_evaluated: whether these rounds are.
+        """
+        now = self.clock()
+        self._last[evaluated].append(now - self._mark)
+        self._mark = now
+        alike = self._last[next_evaluated] or self._last[not next_evaluated]
+        return now + max(alike) <= self.end
 
 
 # A program between two rounds, in dicts and lists of tensors, numbers and names.

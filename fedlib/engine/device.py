@@ -11,6 +11,8 @@ from fedlib.errors import Error, unknown
 TYPES = ("cpu", "cuda")
 # Share of the free memory that a program may fill.
 SHARE = 0.8
+# The part of a GPU's memory that this process may take, of several that share it.
+GPU_SHARE = "FEDLIB_GPU_SHARE"
 
 
 def resolve_device(device: str) -> torch.device:
@@ -41,10 +43,26 @@ def resolve_device(device: str) -> torch.device:
     return resolved
 
 
+def described(device: str) -> str:
+    """Which device a name means, in words.
+
+    Example:
+        >>> described("cpu").startswith("the CPU, ")
+        True
+    """
+    resolved = resolve_device(device)
+    if resolved.type == "cuda":
+        return f"{torch.cuda.get_device_name(resolved)} ({resolved})"
+    why = "; torch sees no CUDA GPU" if device == "auto" else ""
+    return f"the CPU, {torch.get_num_threads()} threads{why}"
+
+
 def free_bytes(device: torch.device) -> int | None:
     """Memory that a program can still take on a device, or None where nothing says so."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        free, total = torch.cuda.mem_get_info(device)
+        own = float(os.environ.get(GPU_SHARE, 1)) * total - torch.cuda.memory_reserved(device)
+        return max(0, int(min(free, own)))
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             lines = dict(line.split(":", 1) for line in file)

@@ -19,7 +19,14 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.arguments import shown
 from fedlib.engine import fitting, modules, ranks, strategy
 from fedlib.engine.batches import Feed
-from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
+from fedlib.engine.checkpoint import (
+    Checkpoint,
+    Deadline,
+    Paused,
+    Snapshot,
+    Stopped,
+    stop_requests,
+)
 from fedlib.engine.config import DTYPES, Configured
 from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
 from fedlib.engine.history import History
@@ -54,6 +61,21 @@ def require_backend(name: str) -> None:
             "backend 'distributed' needs several processes: torchrun --nproc-per-node 2 -m fedlib "
             "run ..., or torch.distributed.init_process_group in a script that torchrun starts"
         )
+
+
+progress_log = logging.getLogger("fedlib.progress")
+_told = [time.monotonic()]
+
+
+def a_minute_is_over() -> bool:
+    """Whether it is time for another line of this process's log; then the next is due in a minute.
+
+    The lines are logged as ``fedlib.progress``, which nobody sees unless asked to.
+    """
+    over = time.monotonic() - _told[0] >= 60
+    if over:
+        _told[0] = time.monotonic()
+    return over
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
@@ -142,6 +164,7 @@ class Program:
         checkpoint: Checkpoint | None = None,
         keep: Keep | None = None,
         callback: Callback | None = None,
+        deadline: Deadline | None = None,
     ) -> list[History]:
         """All rounds, or those that the checkpoint has not seen; a history per configuration.
 
@@ -149,9 +172,10 @@ class Program:
             keep: stores the histories. The checkpoint stays until it has returned, so that what
                 was trained is not lost where it fails.
             callback: see :func:`fedlib.run`.
+            deadline: where there is a checkpoint, the end of the time that there is.
 
         Raises:
-            Stopped: after a checkpoint, where the process was asked to end.
+            Stopped: after a checkpoint, where the process was asked to end, or has no time left.
         """
         self.callback = callback
         with self._settings():
@@ -161,7 +185,7 @@ class Program:
                     keep(histories)
                 return histories
             with stop_requests() as asked:
-                return self._run_safely(progress, checkpoint, keep, asked)
+                return self._run_safely(progress, checkpoint, keep, asked, deadline)
 
     @contextmanager
     def _settings(self, others: bool = True) -> Iterator[None]:
@@ -171,7 +195,12 @@ class Program:
             yield
 
     def _run_safely(
-        self, progress: bool, checkpoint: Checkpoint, keep: Keep | None, asked: list[int]
+        self,
+        progress: bool,
+        checkpoint: Checkpoint,
+        keep: Keep | None,
+        asked: list[int],
+        deadline: Deadline | None,
     ) -> list[History]:
         """:meth:`run` with a checkpoint, which is gone when the histories are kept."""
         if ranks.number() == 0:
@@ -181,19 +210,29 @@ class Program:
         if ranks.count() > 1:
             saved = ranks.moved(ranks.first(ranks.moved(saved, "cpu")), self.device)
         now = self._start() if saved is None else self.restore(saved)
+        if deadline is not None and now.done < self.config.rounds:
+            late = not deadline.begin(now.seconds / max(1, now.done))
+            if any(ranks.gather(late)):
+                raise Paused(self._told(now))
 
         def between(now: Progress, failed: bool) -> None:
             if ranks.count() > 1 and not failed:  # all end after the same round
                 asked[:] = next((numbers for numbers in ranks.gather(asked) if numbers), [])
             finished = now.done == self.config.rounds or not now.alive
+            looks = [self.config.evaluates(done) for done in (now.done, now.done + 1)]
+            late = not (deadline is None or failed or finished or deadline.allows(*looks))
+            if ranks.count() > 1 and deadline is not None and not (failed or finished):
+                late = any(ranks.gather(late))
             # A finished run that will be kept is not worth a checkpoint.
-            wanted = failed or (asked and not (finished and keep))
+            wanted = failed or late or (asked and not (finished and keep))
             if wanted or (checkpoint.due(now.done) and not finished):
                 if own:
                     checkpoint.save(self.snapshot(now))
                 if asked:
                     what = f"stopped after round {now.done}; the state is in {checkpoint.path}"
                     raise Stopped(asked[0], what)
+            if late:
+                raise Paused(self._told(now))
 
         histories, now = self._run(progress, now, between)
         if keep is not None:
@@ -243,6 +282,8 @@ class Program:
                     break
                 self._advance(now, number)
                 now.spent = time.perf_counter() - started
+                if a_minute_is_over():
+                    progress_log.info(self._told(now))
                 between(now, False)
                 if self.callback is None:
                     continue
@@ -380,6 +421,11 @@ class Program:
         now.server = kept(keep, now.server, len(now.alive))
         self.training.memory.keep(keep)
         now.alive = survivors
+
+    def _told(self, now: Progress) -> str:
+        """Where the program is, in words."""
+        each = f"{now.seconds / max(1, now.done):.2g} s each"
+        return f"{self._title()}: {now.done} of {self.config.rounds} rounds, {each}"
 
     def _title(self) -> str:
         many = f" x {len(self.configs)}" if len(self.configs) > 1 else ""

@@ -16,7 +16,7 @@ from fedlib import process
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked, shown, whole
 from fedlib.engine import ranks
-from fedlib.engine.checkpoint import Checkpoint
+from fedlib.engine.checkpoint import Checkpoint, Deadline, Paused
 from fedlib.engine.config import DTYPES, Configured, configure, unnamed
 from fedlib.engine.device import SHARE, free_bytes, resolve_device
 from fedlib.engine.history import COLUMNS, History, frame_of
@@ -76,6 +76,7 @@ class Execution(TypedDict, total=False):
     backend: str
     progress: bool
     chunk_clients: int | None
+    deadline: Deadline | None
 
 
 @checked
@@ -240,6 +241,7 @@ def execute(
     checkpoint_every: int | None = None,
     keep: Keep | None = None,
     callback: Callback | None = None,
+    deadline: Deadline | None = None,
 ) -> list[History]:
     """Run configurations; those that can share a program run as its rows.
 
@@ -248,9 +250,13 @@ def execute(
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
         keep: stores the histories of a program; only then its checkpoint is removed.
         callback: of one configuration, see :func:`run`.
+        deadline: no round begins that would not end before it.
 
     Returns:
         one history per configuration, in order.
+
+    Raises:
+        Stopped: the process was asked to end, or its time is over; see :class:`Paused`.
     """
     refuse_in_a_plan("trains")
     require_backend(backend)
@@ -267,13 +273,16 @@ def execute(
     groups = programs(configured, device)
     histories: dict[int, History] = {}
     for number, positions in enumerate(groups, 1):
+        if deadline is not None and deadline.over():
+            raise Paused("no time is left to begin another program")
         chosen = [configured[position] for position in positions]
         program = Program(chosen, where, backend, chunk_clients)
         program.place = f"{number}/{len(groups)} " if len(groups) > 1 else ""
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
-        histories.update(zip(positions, program.run(progress, saved, keep, callback), strict=True))
+        made = program.run(progress, saved, keep, callback, deadline)
+        histories.update(zip(positions, made, strict=True))
         del program  # the next one needs its memory
     return [histories[position] for position in range(len(configured))]
 

@@ -22,6 +22,7 @@ from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import whole
 from fedlib.datasets.store import Root, prepared_names
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
+from fedlib.engine.states import remembered
 from fedlib.engine.strategy import CHUNK_NUMBERS, VECTORS
 from fedlib.paths import read_toml
 from fedlib.plans import Request
@@ -194,7 +195,7 @@ def needs(group: RunGroup, there: set[str], preset: str) -> dict[str, float]:
     rows = min(together * size.cohort, max(together, numbers))
     vectors = VECTORS * rows + SERVER * together
     if run.method.remembers and size.clients is not None:
-        vectors += together * min(size.clients, config.rounds * size.cohort)
+        vectors += together * remembered(int(size.clients), int(size.cohort), config.rounds, 1)
     found["gigabytes"] = vectors * size.parameters * BYTES / 1e9
     if size.examples is None or size.test is None or size.work is None:
         return found

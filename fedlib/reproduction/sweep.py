@@ -6,6 +6,7 @@ and its checkpoint.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import subprocess
@@ -19,6 +20,9 @@ from typing import Any
 from tqdm import tqdm
 
 from fedlib import files, paths
+from fedlib.engine.checkpoint import Paused
+from fedlib.engine.device import GPU_SHARE
+from fedlib.engine.program import a_minute_is_over
 from fedlib.errors import Error
 from fedlib.plans import task_key
 from fedlib.reproduction import draw
@@ -28,6 +32,10 @@ from fedlib.results.files import open_run
 from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
 
+log = logging.getLogger("fedlib.progress")
+# The exit status of a sweep whose time is over: the same command goes on (EX_TEMPFAIL).
+PAUSED = 75
+
 
 def train(
     store: Store,
@@ -36,15 +44,15 @@ def train(
     data_root: Path | None = None,
     quiet: bool = False,
     **execution: Any,
-) -> list[str]:
+) -> tuple[list[str], str]:
     """Train what is missing, group after group; one that fails does not stop the others.
 
     Args:
         quiet: no progress bar; otherwise there is one on a terminal.
-        execution: ``device``, ``backend``; see :func:`fedlib.run`.
+        execution: ``device``, ``backend``, ``deadline``; see :func:`fedlib.engine.run.execute`.
 
     Returns:
-        what failed, a line each.
+        what failed, a line each; and where it is, if its time is over.
     """
     there = store.paths()
     missing = [group for group in groups if group.missing(there)]
@@ -53,15 +61,20 @@ def train(
     for group in groups:
         if not group.missing(there):
             store.drop_checkpoint(group.digests)
-    load, failed = _loader(data_root), []
-    for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
+    load, failed = _loader(data_root), list[str]()
+    bar = tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True)
+    for done, group in enumerate(bar):
+        if a_minute_is_over():
+            log.info("%d of %d programs are done", done, len(missing))
         try:
             answer(store, group.requests, preset, load, **execution)
+        except Paused as pause:
+            return failed, str(pause)
         except Exception as problem:
             first = group.requests[0]
             line = " ".join(str(problem).split()) or type(problem).__name__
             failed.append(f"{first.algorithm} on {first.task}: {line}")
-    return failed
+    return failed, ""
 
 
 def _loader(data_root: Path | None) -> Callable[..., Task]:
@@ -148,23 +161,26 @@ trap 'kill "$!"; wait "$!"; scontrol requeue "$SLURM_JOB_ID"; exit' USR1
 
 
 def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int, store: Store,
-          quiet: bool) -> list[str]:  # fmt: skip
+          quiet: bool) -> tuple[list[str], str]:  # fmt: skip
     """Compute every shard in a process of its own, with a line of progress each on a terminal.
 
     Args:
         words: the sweep's command line after ``fedlib``, without a shard.
-        gpus: of this machine, for a shard each; 0: the shards share the cores.
+        gpus: of this machine, which the shards share; 0: they share the cores.
 
     Returns:
-        the shards that did not end well, a line each; but for a killed one they have said why.
+        the shards that did not end well, a line each; but for a killed one they have said why. And
+        how many have no time left.
     """
     count, processes, bars = len(shards), [], []
-    threads = {} if gpus else {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
+    own = {GPU_SHARE: str(min(1.0, gpus / count))}
+    if not gpus:
+        own = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
     try:
         for place, groups in enumerate(shards):
             command = [sys.executable, "-m", "fedlib", *words, f"--shard={place + 1}/{count}"]
-            command += [f"--device=cuda:{place}"] if gpus else []
-            environment = {**os.environ, **threads}
+            command += [f"--device=cuda:{place % gpus}"] if gpus else []
+            environment = {**os.environ, **own}
             processes.append(
                 subprocess.Popen([*command, "--json"], stdout=subprocess.DEVNULL, env=environment)
             )
@@ -172,9 +188,14 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
             bars.append(tqdm(total=len(groups), disable=quiet or None, dynamic_ncols=True, **named))
         while any(process.poll() is None for process in processes):
             time.sleep(0.5)
-            there = {} if quiet else store.paths()
-            for bar, groups in zip(bars, shards, strict=True):
-                bar.update(sum(not group.missing(there) for group in groups) - bar.n)
+            due = a_minute_is_over()
+            there = store.paths() if due or not quiet else {}
+            done = [sum(not group.missing(there) for group in groups) for groups in shards]
+            for bar, programs in zip(bars, done, strict=True):
+                bar.update(programs - bar.n)
+            if due:
+                whole = sum(map(len, shards))
+                log.info("%d of %d programs are stored", sum(done), whole)
     finally:
         while any(process.poll() is None for process in processes):
             for process in processes:
@@ -184,8 +205,10 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
         statuses = [process.wait() for process in processes]
         for bar in bars:
             bar.close()
-    ended = enumerate(statuses, 1)
-    return [f"shard {place}/{count}, exit status {status}" for place, status in ended if status]
+    ended = [(place, status) for place, status in enumerate(statuses, 1) if status]
+    lines = [f"shard {n}/{count}, exit status {status}" for n, status in ended if status != PAUSED]
+    paused = statuses.count(PAUSED)
+    return lines, f"{paused} of {count} shards have no time left" if paused else ""
 
 
 def script(words: Sequence[str], jobs: int, store: Path) -> str:

@@ -11,6 +11,7 @@ import torch
 
 import fedlib
 from fedlib.engine import configure, execute
+from fedlib.engine.checkpoint import Deadline, Paused
 from fedlib.engine.program import Program
 from tests.refusals import refused
 from tests.results.test_store import same
@@ -90,6 +91,37 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path, quadr
         sealed.write(hashlib.file_digest(sealed, "sha256").digest())
     refused(r"belongs to another run or version; delete it", execute, [first], checkpoint=tmp_path)
     refused("checkpoint_every is 0", execute, [first], checkpoint=tmp_path, checkpoint_every=0)
+
+
+def test_no_round_begins_that_would_not_end_in_time(tmp_path, monkeypatch):
+    """A round takes a second, one that is evaluated eleven: of a clock that only rounds move on."""
+    task, now = fedlib.load_task("synthetic", clients=8), [0.0]
+    configured = [configure(task, "scaffold", rounds=7, eval_every=3, clients_per_round=5)]
+    whole = execute(configured)
+    plain = Program._advance
+
+    def advance(self, progress, number):
+        plain(self, progress, number)
+        now[0] += 11 if self.config.evaluates(number + 1) else 1
+        progress.seconds += 1
+
+    monkeypatch.setattr(Program, "_advance", advance)
+
+    def lease(seconds):
+        now[0] = 0.0
+        deadline = Deadline(seconds, clock=lambda: now[0])
+        return execute(configured, checkpoint=tmp_path, deadline=deadline)
+
+    # Round 3 ends after 13 seconds, round 5 after 15; round 6, which is evaluated, takes 11.
+    # What a round took before the checkpoint is known, not what its evaluation did.
+    for seconds, done, spent in ((25.9, 5, 15), (0.9, 5, 0), (1.1, 6, 11)):
+        with pytest.raises(Paused, match=f"{done} of 7 rounds"):
+            lease(seconds)
+        assert now[0] == spent
+    with pytest.raises(Paused, match="no time is left"):
+        lease(0)
+    again = lease(11)
+    assert same(whole[0], again[0]) and not any(tmp_path.iterdir())
 
 
 SCRIPT = """
