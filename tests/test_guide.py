@@ -1,4 +1,4 @@
-"""The pages of docs/guide run as they stand, and FedDyn is its paper's algorithm."""
+"""The pages of docs/guide run as they stand, and the methods on them are their papers'."""
 
 import ast
 import re
@@ -83,3 +83,51 @@ def test_feddyn_equals_numpy(size):
         how = {"seed": seed, "size": size, "local_steps": steps}
         ours = end(task, method(client_lr=0.05, alpha=alpha), 25, **how)
         assert np.abs(ours - numpy_feddyn(seed, 25, size, steps, 0.05, alpha)).max() < 1e-9
+
+
+def numpy_fedexp(seed, rounds, size, steps, client_lr, eps):
+    """Algorithm 1 of Jhunjhunwala et al., without its average of the last two models."""
+    A, b, _, x = problem(seed)
+    for t in range(rounds):
+        sampled = cohort(seed, t, size)
+        deltas = [x - descend(A[k], b[k], x, steps[k], client_lr) for k in sampled]
+        mean = sum(deltas) / len(deltas)
+        rate = sum(d @ d for d in deltas) / (2 * len(deltas) * (mean @ mean + eps))
+        x = x - max(1.0, rate) * mean
+    return x
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1e-1])
+def test_fedexp_equals_numpy(eps, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ran("fedexp")
+    assert (tmp_path / "fedexp.png").is_file()
+    steps = [1, 2, 3, 4, 2, 2]
+    for seed, size in ((0, 3), (1, 6)):
+        A, b, weights, x0 = problem(seed)
+        task = fedlib.quadratic_task(A, b, weights, x0)
+        method = names["FedExP"](client=fedlib.SGD(lr=0.05), eps=eps)
+        ours = end(task, method, 15, seed=seed, size=size, local_steps=steps)
+        assert np.abs(ours - numpy_fedexp(seed, 15, size, steps, 0.05, eps)).max() < 1e-9
+
+
+def test_dp_fedavg_clips_as_numpy_and_its_noise_has_its_size():
+    names = ran("dp_fedavg")
+    method, size, clip = names["DPFedAvg"], 3, 0.02
+    A, b, weights, x0 = problem(0)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    without = method(client=fedlib.SGD(lr=0.05), clip=clip, noise=0.0)
+    ours = end(task, without, 10, seed=0, size=size, local_steps=[2] * M)
+    x = x0
+    for t in range(10):
+        deltas = [descend(A[k], b[k], x, 2, 0.05) - x for k in cohort(0, t, size)]
+        x = x + sum(d * min(1, clip / np.linalg.norm(d)) for d in deltas) / size
+    assert np.abs(ours - x).max() < 1e-9 and np.linalg.norm(x - x0) > clip
+    # Clients that do not move: the model is the sum of the noise of nine rounds.
+    still = method(client=fedlib.SGD(lr=0.0), clip=2.0, noise=0.5)
+    task = fedlib.load_task("synthetic")
+    runs = [fedlib.run(task, still, rounds=n, clients_per_round=50, seed=1) for n in (0, 9)]
+    moved = np.concatenate(
+        [(runs[1].params[n] - p).numpy().ravel() for n, p in runs[0].params.items()]
+    )
+    assert moved.std() == pytest.approx(0.5 * 2.0 / 50 * 3, rel=0.1) and len(moved) == 610
