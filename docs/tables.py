@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import isnan
+from typing import Any
 
 import nbformat
 import pandas as pd
@@ -24,7 +25,7 @@ from fedlib.plans import Request
 from fedlib.reproduction import forecast, tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import FIVE
-from fedlib.reproduction.claims import NOT_PRINTED, overview
+from fedlib.reproduction.claims import EVIDENCE, NOT_PRINTED, overview
 from fedlib.reproduction.compare import AGREES, DIFFERS, TOLERANCE, UNDECIDED, compare
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.evidence import MEAN, NOT_RUN, part_of, winners
@@ -35,6 +36,7 @@ from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime.claims import RIVALS, lines, reached
 from fedlib.reproduction.mime.figures import LOOKS, PLAIN, line_of
 from fedlib.results import reading
+from fedlib.results.files import open_runs, run_files
 from fedlib.results.selection import late
 from fedlib.results.store import Store
 
@@ -391,6 +393,37 @@ WORKLOADS = {
 }
 
 
+def artifact_claims_table() -> str:
+    """A row per claim: the command, its minutes on one core, and the verdicts to expect."""
+    rows, results = [], project_root() / "data" / "results"
+    for id, verdict in verdicts().iterrows():
+        files_of = [results / f"{name}.parquet" for name in EVIDENCE[str(id)].sources]
+        runs = [run for path in files_of if path.is_file() for run in open_runs(path).values()]
+        minutes = sum(core_seconds(run.meta) for run in runs) / 60
+        words = [str(verdict[name]).removeprefix(CUT) for name in ("quick", "real data")]
+        short = [next(word for word in VERDICTS if text.startswith(word)) for text in words]
+        rows.append((str(verdict["where"]), f"`fedlib claims {id}`", f"{minutes:.1f}", *short))
+    return markdown(("claim", "command", "minutes", "quick", "real data"), rows)
+
+
+def artifact_runs_table() -> str:
+    """A row per file of published runs: how many, their core-hours, device and data."""
+    rows = []
+    for path in run_files(project_root() / "data" / "results"):
+        runs = [*open_runs(path).values()]
+        hours = sum(core_seconds(run.meta) for run in runs if run.meta["device"] == "cpu") / 3600
+        tasks = {run.config.task["name"]: run.config.task["preset"] for run in runs}
+        needs = ", ".join(sorted(name for name, preset in tasks.items() if preset != "quick"))
+        gpu = sum(run.meta["device"] != "cpu" for run in runs)
+        rows.append((f"`{path.stem}`", str(len(runs)), f"{hours:.2f}", str(gpu or ""), needs))
+    return markdown(("file", "runs", "core-hours", "on a GPU", "tasks that need real data"), rows)
+
+
+def core_seconds(meta: Mapping[str, Any]) -> float:
+    """What a run's share of its program took of a processor's core (of a GPU, of that)."""
+    return float(meta["seconds"] * meta["threads"] / meta["configurations"])
+
+
 def laptop_table(paper: str) -> str:
     """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
     makers = {
@@ -404,8 +437,7 @@ def laptop_table(paper: str) -> str:
             numbers = f"{len(there)} of {_runs(wanted)} ({_runs(whole)})"
             took = [0.0, 0.0]  # of a processor, of a GPU
             for meta in there.values():
-                seconds = meta["seconds"] * meta["threads"] / meta["configurations"]
-                took[meta["device"] != "cpu"] += seconds / 3600
+                took[meta["device"] != "cpu"] += core_seconds(meta) / 3600
             hours = [f"{own:.1f}" if own >= 0.05 else "" for own in took]
             rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, *hours))
     published = "runs published, of laptop's (and paper's) plan"
@@ -452,6 +484,10 @@ PAGES["results/adafedadam.md"] |= {
     "levels": partial(silos_table, "36_noniid_levels", "concentration", "option.beta"),
     "work": partial(silos_table, "35_resource_heterogeneity", "local epochs", "local_epochs"),
     "readings": readings_table,
+}
+PAGES["../ARTIFACT.md"] = {
+    "artifact claims": artifact_claims_table,
+    "artifact runs": artifact_runs_table,
 }
 PAGES["../README.md"] = {
     "speed": speed_table,
