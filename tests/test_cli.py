@@ -66,6 +66,11 @@ MISTAKES = [
 ]
 
 
+def test_a_run_without_time_left_says_that_the_same_command_goes_on(command):
+    status, out, error = command("run", "synthetic", "fedavg", "--minutes", "0", "--json")
+    assert (status, out) == (75, "") and error.endswith("; the same command goes on\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )

@@ -68,7 +68,9 @@ def _status() -> int:
     except Interrupted as told:
         # A run that could save its state says where; the same command continues it.
         stop = told.__cause__
-        return _fail(str(stop) or "interrupted", 128 + getattr(stop, "signal", signal.SIGINT))
+        status = getattr(stop, "status", 130)
+        more = "; the same command goes on" if type(stop).__name__ == "Paused" else ""
+        return _fail(f"{stop}{more}" if str(stop) else "interrupted", status)
     except BrokenPipeError:  # whoever read the output has read enough
         _unflushed()
         return 1

@@ -49,6 +49,7 @@ Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, samp
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized, parallel or plain.")]
 Dtype = Annotated[str, typer.Option(help="float32, float64 or, on CUDA, tf32.")]
+Minutes = Annotated[float | None, typer.Option(min=0, help="Stop in time; 75 if not done.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
 _pairs = partial(typer.Option, metavar="KEY=VALUE")  # which may be repeated
 Set = Annotated[Several, _pairs("--set", help="E.g. client_lr=0.03. Repeatable.")]
@@ -426,6 +427,7 @@ def run(
     set_: Set = None,
     option: TaskOptions = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Train again, stored or not.")] = False,
+    minutes: Minutes = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -435,6 +437,7 @@ def run(
     """
     from fedlib import engine
     from fedlib.engine import ranks
+    from fedlib.engine.checkpoint import Deadline
 
     ranks.join(device)
     quiet = as_json or ranks.number() > 0
@@ -442,6 +445,7 @@ def run(
     settings |= {"eval_every": eval_every, "eval_last": eval_last}
     settings["clients_per_round"] = clients_per_round
     execution: dict[str, Any] = {"device": device, "backend": backend, "refresh": refresh}
+    execution["deadline"] = None if minutes is None else Deadline(60 * minutes)
     _look_here(task, algorithm)
     _require_device(device, backend)
     settings["overrides"] = parse_pairs(set_, "--set")
@@ -560,7 +564,7 @@ def sweep(
     jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
     device: Device = "auto",
     backend: Backend = "auto",
-    minutes: Annotated[float | None, typer.Option(min=0, help="Begin nothing longer.")] = None,
+    minutes: Minutes = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, without data.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
@@ -574,7 +578,7 @@ def sweep(
     does, on a GPU unless --device says otherwise: pipe it to sbatch.
     """
     from fedlib import plans
-    from fedlib.engine.checkpoint import Deadline
+    from fedlib.engine.checkpoint import PAUSED, Deadline
     from fedlib.engine.device import described
     from fedlib.engine.program import require_backend
     from fedlib.reproduction import forecast, sweep
@@ -635,7 +639,7 @@ def sweep(
     if paused:
         left = f"{counts.loc['all', 'missing']} runs are left"
         typer.echo(f"fedlib: {paused}; {left}, with which the same command goes on", err=True)
-        raise typer.Exit(sweep.PAUSED)
+        raise typer.Exit(PAUSED)
 
 
 def _shard(text: str | None) -> tuple[int, int]:

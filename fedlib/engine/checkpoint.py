@@ -25,6 +25,8 @@ from fedlib import files
 from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, Failure, first_line
 
+# The exit status of a process whose time is over: the same command goes on (EX_TEMPFAIL).
+PAUSED = 75
 SECONDS = 60.0  # between checkpoints, unless rounds were asked for
 FORMAT = 4
 HASH_BYTES = 32  # at the end of the file: SHA-256 of what is before it
@@ -35,19 +37,19 @@ class Stopped(KeyboardInterrupt):
     """The process was asked to end; what was computed is in a checkpoint.
 
     Attributes:
-        signal: the number of the signal that asked.
+        status: with which the process is to end: for a signal 128 and its number.
     """
 
     def __init__(self, number: int, what: str) -> None:
         super().__init__(what)
-        self.signal = number
+        self.status = 128 + number
 
 
 class Paused(Stopped):
     """The time that there was is over; what was computed is in a checkpoint."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(0, what)
+        super().__init__(PAUSED - 128, what)
 
 
 class Deadline:

@@ -20,7 +20,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fedlib import files, paths
-from fedlib.engine.checkpoint import Paused
+from fedlib.engine.checkpoint import PAUSED, Paused
 from fedlib.engine.device import GPU_SHARE
 from fedlib.engine.program import a_minute_is_over
 from fedlib.errors import Error
@@ -33,8 +33,6 @@ from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
 
 log = logging.getLogger("fedlib.progress")
-# The exit status of a sweep whose time is over: the same command goes on (EX_TEMPFAIL).
-PAUSED = 75
 
 
 def train(
