@@ -708,6 +708,11 @@ class Task:
         model = self._made()
         _require_plain(f"task {self.name}", model)
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if is_lazy(tensor):
+                raise Error(
+                    f"task {self.name}: the model's {name} has no values yet; call the model on a "
+                    "batch in the function that makes it, or give the layer its input size"
+                )
             if tensor.is_complex():
                 raise Error(f"task {self.name}: the model's {name} is complex; parts must be real")
             if tensor.is_meta:

@@ -32,6 +32,8 @@ MISTAKES = [
     (["grid", "synthetic", "fedavg", "client_lr=1", "client_lr=2"], "is given twice"),
     (["grid", "synthetic", "fedavg", "mu=1", "--set", "mu=2"], "the other time as --set"),
     (["grid", "synthetic", "fedavg", "rounds=1,2"], "axis rounds is no hyperparameter"),
+    (["grid", "synthetic", "fedavg", "self=1"], "axis self is no hyperparameter"),
+    (["grid", "synthetic", "fedavg", "chunk_clients=1"], "axis chunk_clients is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "local_epochs=[1,2],[2,1]"], "local_epochs is [2, 1]"),
     (["data", "import", "mine", "."], ": its images cannot be read: "),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),

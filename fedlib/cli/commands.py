@@ -491,6 +491,7 @@ def grid(
 ) -> None:
     """Train a grid of hyperparameters as one batched program. Every run is stored."""
     from fedlib import engine
+    from fedlib.results.store import Keywords
 
     settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "device": device}
     settings |= {"backend": backend, "dtype": dtype, "progress": progress(as_json)}
@@ -502,7 +503,7 @@ def grid(
     for key in parsed:
         if key in overrides:
             raise Error(f"axis {key} is given twice, the other time as --set; give it once")
-        if key in (*inspect.signature(engine.grid).parameters, "keep_params", "refresh"):
+        if key in (*inspect.signature(engine.grid).parameters, *Keywords.__annotations__, "self"):
             raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
     loaded = _load(task, preset, seed, data_root, option, as_json)
     frame = open_store(data_root).grid(loaded, algorithm, **settings, **parsed)
@@ -841,6 +842,7 @@ def figures(
 
     By default each from laptop or paper, whichever has more of its tasks and runs, and from quick
     where neither has any. They land in figures/PRESET/ (FEDLIB_FIGURES: in the folder it names).
+    Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
     """
     from fedlib.reproduction import draw
 
@@ -860,7 +862,10 @@ def compare(
     as_csv: Csv = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Every printed number beside ours, from stored runs."""
+    """Every printed number beside ours, from stored runs.
+
+    Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
+    """
     from fedlib.figures import tables
     from fedlib.reproduction.compare import cells
     from fedlib.reproduction.tables import find
@@ -926,6 +931,7 @@ def claims(
 
     A claim holds, does not hold, is not resolved, or was not run. The quick preset trains what is
     missing; the others' runs are long, and a method's must all be stored already.
+    Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
     """
     from fedlib.reproduction.claims import chosen, judge, printed
     from fedlib.tasks.presets import require_preset

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from PIL import Image
+from pyarrow import parquet
 
 from fedlib.datasets.dataset import SPLITS
 from fedlib.errors import Error, first_line, unknown
@@ -34,7 +35,7 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     """
     try:
         codes = (columns["label"], columns["client"])
-        frame = pd.read_parquet(path) if path.suffix == ".parquet" else _csv(path, codes)
+        frame = _parquet(path) if path.suffix == ".parquet" else _csv(path, codes)
     except UnicodeDecodeError as error:
         raise Error(f"{path.name} is not UTF-8 ({first_line(error)}); save it as UTF-8") from None
     except Exception as error:  # its bytes may say anything
@@ -56,6 +57,16 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
                 f"{role!r}, too; rename that one, or leave it out"
             )
     return frame.reset_index(drop=True).rename(columns={v: k for k, v in columns.items()})
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    """A Parquet file, whose texts are UTF-8: pandas does not look, and ends the process later."""
+    parquet.read_table(path).validate(full=True)
+    frame = pd.read_parquet(path)
+    for name in frame:
+        if frame[name].dtype == object and frame[name].map(type).eq(bytes).any():
+            raise Error(f"column {name!r} holds bytes; decode them: frame[{name!r}].str.decode()")
+    return frame
 
 
 def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:

@@ -184,7 +184,7 @@ class Trial:
         function = partial(_called_twice, what, function, keeps=True)
         own = _parts(what, function, rows, labels)
         first, last = rows.split(1, 1)
-        scale = 1 + float(rows.detach().abs().max())
+        scale = 1 + float(rows.detach().nan_to_num().abs().max())
         # As in training: several rows, and another number of examples.
         several = name == "loss" and len(self.task.train) > 1
         many = torch.tensor([[0, 1, 1], [1, 1, 0]] if several else [[1, 1, 0]])

@@ -33,18 +33,13 @@ def require_trainable(model: nn.Module) -> None:
     """Refuse modules whose parameters cannot be replaced during a call.
 
     Raises:
-        Error: a scripted module, or a lazy one that has not seen an input; names the layer.
+        Error: a scripted module; names the layer.
     """
     for name, module in model.named_modules():
         where = f"model {type(model).__name__}: {name or 'the module'} ({type(module).__name__})"
         if isinstance(module, torch.jit.ScriptModule):
             raise Error(
                 f"{where} is scripted, so its parameters cannot be replaced; give the nn.Module"
-            )
-        if any(isinstance(p, nn.UninitializedParameter) for p in module._parameters.values()):
-            raise Error(
-                f"{where} has no parameters yet; call the model on one batch in the function that "
-                "makes it, or give the layer its input size"
             )
 
 

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,40 @@ def require_field(method: object, deed: str, state: Any, field: str = "") -> Sta
     if field and not isinstance(state.get(field), Tensor):
         raise Error(f"{what} no {field!r}; need that tensor, see fedlib.Algorithm")
     return state
+
+
+def require_axes(
+    what: str, state: Any, clients: int, runs: int, of_one: Callable[[], Any] | None = None
+) -> None:
+    """Require tensors ``[M, C, .]``, of what clients share ``[C, .]``; 1 stands for any number.
+
+    Args:
+        what: it is, for the error.
+        of_one: makes the same of the first client alone. Where there are as many configurations as
+            clients, that tells numbers of clients, ``[M, C]``, from vectors that they share.
+
+    Raises:
+        Error: of one of another shape, as numbers of clients without ``keepdim=True`` have.
+    """
+    for name, value in state.items() if isinstance(state, dict) else ():
+        if isinstance(value, dict):
+            part = None if of_one is None else partial(_part, of_one, name)
+            require_axes(what, value, clients, runs, part)
+            continue
+        shape = tuple(value.shape)
+        good = len(shape) == 3 and shape[0] in (1, clients) and shape[1] in (1, runs)
+        if len(shape) == 2 and shape[0] in (1, runs):
+            one = of_one() if of_one is not None and shape[0] == clients > 1 else state
+            good = tuple(one[name].shape) == shape
+        if shape and not good:
+            raise Error(
+                f"{what} {name} of shape {shape} for {clients} clients and {runs} configurations; "
+                "need (clients, configurations, numbers): keep the last axis (keepdim=True)"
+            )
+
+
+def _part(made: Callable[[], Any], name: str) -> Any:
+    return made()[name]
 
 
 def _require_values(what: str, state: State, client: bool) -> None:

@@ -28,6 +28,7 @@ from fedlib.engine.states import (
     join,
     map_state,
     narrow,
+    require_axes,
     require_field,
     spread,
 )
@@ -171,6 +172,10 @@ class Vectorized:
         if method.remembers:
             work.memory.put(sent["memory"], method.client_remember(server, state))
         report = require_field(method, "client_final", method.client_final(server, state))
+        if method.versions():
+            what, runs = f"client_final of {type(method).__name__} gives", len(work.methods)
+            alone = partial(method.client_final, server, narrow(state, 0, 1))
+            require_axes(what, report, len(clients), runs, alone)
         report = carry_statistics(state, report)
         sums = self._sums(report, clients, work, sent)
         if losses:
@@ -207,6 +212,11 @@ class Vectorized:
             with whole_tensors(MIXED.format(type(work.method).__name__, f"{deed}{{}}")):
                 others = first(function(*given))
         made = function(work.server, client, *full)
+        if work.method.versions():
+            what, count = f"{deed} of {type(work.method).__name__} gives", len(client.steps)
+            alone = partial(function, work.server, _of_first(client)) if not full else None
+            for state in made if deed == MEASURES else (made,):
+                require_axes(what, state, count, len(work.methods), alone)
         if others is not None and not alike(first(made), others):
             again = function(work.server, client, *full)
             if alike(first(made), first(again)):  # else it draws, which is refused by its own name
@@ -366,6 +376,14 @@ class Distributed:
 def _first(state: State, clients: int) -> State:
     """The first client's and configuration's part of a state."""
     return map_state(lambda t: t[(slice(1),) * min(t.dim(), 2)], spread(state, clients))
+
+
+def _of_first(client: Client) -> Client:
+    """What the first client knows alone."""
+    tensors = {
+        name: part for name, part in vars(client).items() if isinstance(part, (Tensor, dict))
+    }
+    return replace(client, **narrow(tensors, 0, 1))
 
 
 class Others:

@@ -54,6 +54,8 @@ from fedlib.task import Task
 
 # Raised whenever files are written that this fedlib's readers could not read.
 FORMAT = b"2"
+# Bytes of a file's metadata, unpacked, at most; the largest published ones are a thirtieth.
+MOST = 2**26
 UNSEALED = b"the SHA-256 of the file".center(64, b"-")
 SCHEMA = pa.schema(
     [
@@ -238,7 +240,10 @@ def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
         made = f"made by another fedlib (format {known[b'format'].decode()}"
         what = f"{path}: {made}, this one reads {FORMAT.decode()}); move it away, or take that one"
         raise Unreadable(path, what)
-    return table, json.loads(lzma.decompress(known[b"runs"]))
+    unpacked = lzma.LZMADecompressor().decompress(known[b"runs"], MOST + 1)
+    if len(unpacked) > MOST:
+        raise Damaged(path, f"its metadata are larger than {MOST >> 20} MiB")
+    return table, json.loads(unpacked)
 
 
 @lru_cache(maxsize=2**14)

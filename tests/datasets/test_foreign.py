@@ -6,9 +6,11 @@ import zlib
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import putchunk
+from pyarrow import parquet
 
 from fedlib import datasets
 from tests.datasets.conftest import not_imported
@@ -97,6 +99,16 @@ def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
 def test_no_column_of_a_csv_is_taken_for_another(tmp_path, text, words):
     (tmp_path / "own.csv").write_text(text)
     not_imported(words, tmp_path / "own.csv")
+
+
+@pytest.mark.parametrize("column", ["text", "who", "income"])
+def test_bytes_that_are_no_text_are_refused(tmp_path, column):
+    raw = pa.array([b"\xff\xfe", *[b"ab"] * 4])
+    odd = pa.StringArray.from_buffers(5, raw.buffers()[1], raw.buffers()[2])
+    for values, words in ((odd, "Invalid UTF8"), (raw, rf"column '{column}' holds bytes; decode")):
+        table = {**ROWS.drop(columns="height").astype(str).to_dict("list"), column: values}
+        parquet.write_table(pa.table(table), tmp_path / "own.parquet")
+        not_imported(words, tmp_path / "own.parquet", **NAMES)
 
 
 def test_a_field_that_says_na_or_007_is_a_word(tmp_path):

@@ -385,3 +385,34 @@ def test_what_a_method_is_given_it_may_write_to(chunk):
 def test_a_clients_number_without_axes_is_its_own():
     plain, counted = (fedlib.run(TASK, method(), rounds=2) for method in (fedlib.FedOpt, Counted))
     assert torch.equal(plain.params["weight"], counted.params["weight"])
+
+
+class Squeezed(fedlib.FedOpt):
+    """Numbers of clients without their last axis, in one place."""
+
+    where = ""
+
+    def client_init(self, server, client):
+        examples = client.examples.squeeze(-1) if self.where == "init" else client.examples
+        return super().client_init(server, client) | {"examples": examples}
+
+    def client_final(self, server, state):
+        lost = state["examples"].squeeze(-1) if self.where == "final" else state["examples"]
+        return super().client_final(server, state) | {
+            "of": {"examples": lost},
+            "lr": self.client.lr,
+        }
+
+    def server_update(self, server, mean):
+        return super().server_update(server, {"delta": mean["delta"] / mean["of"]["examples"]})
+
+
+@pytest.mark.parametrize("where", ["init", "final"])
+@pytest.mark.parametrize("rates", [1, 2, 3, 4])  # of three clients
+def test_reports_without_an_axis_are_refused(where, rates, monkeypatch):
+    given = {"rounds": 1, "client_lr": [0.1 * (1 + place) for place in range(rates)]}
+    fedlib.grid(TASK, Squeezed, **given)
+    monkeypatch.setattr(Squeezed, "where", where)
+    refused(
+        rf"client_{where} of Squeezed gives examples of shape", fedlib.grid, TASK, Squeezed, **given
+    )

@@ -548,10 +548,21 @@ def test_padding_is_seen_where_first_and_last_examples_are_alike(kind):
     assert_rows_agree(fedlib.Task("codes", model, data, data, batch_size=3), rounds=2)
 
 
+def test_outputs_of_nan_diverge_and_layers_without_values_are_one_line():
+    class Nan(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * float("nan")
+
+    nan = fedlib.Task("m", lambda: Nan(6, 2), DATA, TESTED)
+    assert fedlib.run(nan, "fedavg", rounds=1).diverged == 1
+    lazy = fedlib.Task("m", nn.LazyLinear(2), DATA, TESTED, version="1")
+    refused("the model's weight has no values yet; call the model", fedlib.run, lazy, "fedavg")
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (lambda: nn.Sequential(nn.LazyLinear(2)), r"0 \(LazyLinear\) has no parameters yet"),
+        (lambda: nn.Sequential(nn.LazyLinear(2)), "0.weight has no values yet; call the model"),
         (lambda: torch.jit.script(nn.Linear(6, 2)), "is scripted"),
         (lambda: Net(inner, nn.BatchNorm1d(8)), "running statistics"),
         (
