@@ -82,6 +82,13 @@ class RunConfig:
         """Whether the model is evaluated after ``done`` rounds, one of them or more."""
         return done % self.eval_every == 0 or done > self.rounds - self.eval_last
 
+    @cached_property
+    def setting(self) -> str:
+        """The canonical JSON without seeds and data: what runs of one setting share."""
+        plain = self.as_dict()
+        del plain["seeds"], plain["task"]["seed"], plain["task"]["data"]
+        return json.dumps(plain, sort_keys=True)
+
     def program(self) -> tuple[Any, ...]:
         """What rows of one program must share, besides task and the method's structure."""
         left_out = ("task", "algorithm", "method", "seeds")

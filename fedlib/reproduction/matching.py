@@ -62,12 +62,19 @@ class Index:
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self._runs: dict[tuple[str, str], list[Run]] = {}  # by task and algorithm
+        # By what a request says at once; then by the task's own hyperparameters, and the method.
+        self._placed: dict[tuple[Any, ...], dict[str, dict[str, list[Run]]]] = {}
         self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
         for run in {run.config.digest: run for run in runs}.values():
             named = run.config.algorithm in algorithms.METHODS and "version" not in run.config.task
             if named and "hyperparameters" in run.meta:
                 key = run.config.task["name"], run.config.algorithm
                 self._runs.setdefault(key, []).append(run)
+                task, config = run.config.task, run.config
+                seeds = frozenset(config.seeds.values())
+                place = (*key, task["preset"], task["seed"], config.rounds, seeds)
+                methods = self._placed.setdefault(place, {}).setdefault(_task_values(run), {})
+                methods.setdefault(_text(config.method), []).append(run)
 
     def of(self, task: str, algorithm: str) -> Sequence[Run]:
         """The runs of an algorithm on a task that know the task's own hyperparameters."""
@@ -93,11 +100,7 @@ class Index:
         def fits(run: Run) -> bool:
             config, options = run.config, run.config.task["options"]
             return (
-                config.task["preset"] == preset
-                and config.task["seed"] == seed
-                and config.rounds == settings["rounds"]
-                and set(config.seeds.values()) == {request.seed}
-                and config.clients_per_round == (request.clients_per_round or _usual_cohort(run))
+                config.clients_per_round == (request.clients_per_round or _usual_cohort(run))
                 and config.dtype == "float32"
                 and all(
                     _fits(options.get(key), value)
@@ -105,7 +108,6 @@ class Index:
                     if key in options or key in asked
                 )
                 and _trained_as(run, request.overrides)
-                and _is_method(run, request.overrides)
             )
 
         def merit(run: Run) -> tuple[bool, bool, int, str]:
@@ -114,7 +116,15 @@ class Index:
             unasked = [key for key in config.task["options"] if key not in wanted]
             return not config.task["stand_in"], as_asked, -len(unasked), created
 
-        candidates = self.of(request.task, request.algorithm)
+        place = (request.task, request.algorithm, preset, seed, settings["rounds"])
+        placed = self._placed.get((*place, frozenset({request.seed})), {})
+        given = _text(_of_method(request.overrides))
+        candidates: list[Run] = []
+        for task_values, methods in placed.items():
+            # To build a method takes longer than to see that none of a few runs fits.
+            if any(fits(run) for runs in methods.values() for run in runs):
+                method = _described(request.algorithm, given, task_values)
+                candidates += methods.get(_text(method), ())
         return sorted(filter(fits, candidates), key=merit, reverse=True)
 
     def plan(
@@ -299,13 +309,20 @@ def _is_method(run: Run, overrides: Mapping[str, Any], free: Sequence[str] = ())
     """Whether a run's method is the task's own with some overrides, and any values of free keys."""
     if "hyperparameters" not in run.meta:
         return False
-    given = {key: value for key, value in overrides.items() if key not in TRAINING_KEYS}
+    given = _of_method(overrides)
     if free:
         given |= {key: value for key, value in hyperparameters(run).items() if key in free}
-    return _described(run.config.algorithm, _text(given), _task_values(run)) == run.config.method
+    described = _described(run.config.algorithm, _text(given), _task_values(run))
+    return described == run.config.method
+
+
+def _of_method(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides that a method is built from."""
+    return {key: value for key, value in overrides.items() if key not in TRAINING_KEYS}
 
 
 def _task_values(run: Run) -> str:
+    """The hyperparameters of a run's task, as JSON."""
     return _text([run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})])
 
 

@@ -270,6 +270,7 @@ def configured(run: Stored, task: Task) -> Configured:
         seed=config.seeds,
         dtype=config.dtype,
         eval_every=config.eval_every,
+        eval_last=config.eval_last,
         clients_per_round=config.clients_per_round,
         overrides=named,
     )

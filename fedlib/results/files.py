@@ -30,7 +30,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
@@ -228,7 +228,8 @@ def _bytes(path: Path) -> bytes:
         raise Unreadable(path, f"cannot read {path}: {files.reason(problem)}; {advice}") from None
 
 
-def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
+def _read(path: Path) -> tuple[pq.ParquetFile, bytes]:
+    """A file's table, and its runs as they are packed."""
     data = _bytes(path)
     table = pq.ParquetFile(BytesIO(data), read_dictionary=TEXTS)
     known = table.metadata.metadata or {}
@@ -240,15 +241,16 @@ def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
         made = f"made by another fedlib (format {known[b'format'].decode()}"
         what = f"{path}: {made}, this one reads {FORMAT.decode()}); move it away, or take that one"
         raise Unreadable(path, what)
-    unpacked = lzma.LZMADecompressor().decompress(known[b"runs"], MOST + 1)
-    if len(unpacked) > MOST:
-        raise Damaged(path, f"its metadata are larger than {MOST >> 20} MiB")
-    return table, json.loads(unpacked)
+    return table, known[b"runs"]
 
 
 @lru_cache(maxsize=2**14)
 def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
-    _, runs = _read(path)
+    _, packed = _read(path)
+    unpacked = lzma.LZMADecompressor().decompress(packed, MOST + 1)
+    if len(unpacked) > MOST:
+        raise Damaged(path, f"its metadata are larger than {MOST >> 20} MiB")
+    runs = json.loads(unpacked)
     return {run["digest"]: Stored(path, _config(run, path), run["meta"]) for run in runs}
 
 
@@ -278,6 +280,7 @@ class Columns:
         starts = np.searchsorted(self._table["run"], np.arange(len(digests) + 1))
         self._rows = dict(zip(digests, map(slice, starts, starts[1:]), strict=True))
         self.series: dict[str, dict[str, dict[str, Points]]] = {digest: {} for digest in digests}
+        self._places = {digest: place for place, digest in enumerate(digests)}
         measured = self._table[self._table["client"].isna()]
         rounds, values = (measured[name].to_numpy() for name in ("round", "value"))
         groups = measured.groupby(["run", "split", "metric"], observed=True).indices
@@ -292,9 +295,16 @@ class Columns:
 
     def clients(self, digest: str) -> pd.DataFrame:
         """``History.clients`` of a run."""
-        rows = self._table[self._rows[digest]]
-        columns = ["client", "split", "metric", "value", "examples"]
-        return _plain(rows.loc[rows["client"].notna(), columns])
+        rows, starts = self._of_clients
+        place = self._places[digest]
+        return rows.iloc[starts[place] : starts[place + 1]].reset_index(drop=True)
+
+    @cached_property
+    def _of_clients(self) -> tuple[pd.DataFrame, np.ndarray]:
+        """The rows of all runs' clients, and where each run's begin: texts are made once."""
+        rows = self._table[self._table["client"].notna()]
+        starts = np.searchsorted(rows["run"], np.arange(len(self._places) + 1))
+        return _plain(rows[["client", "split", "metric", "value", "examples"]]), starts
 
 
 def _plain(rows: pd.DataFrame) -> pd.DataFrame:
@@ -306,8 +316,8 @@ def _plain(rows: pd.DataFrame) -> pd.DataFrame:
 
 @lru_cache(maxsize=16)  # of the files read last
 def _columns(path: Path, *stamp: int) -> Columns:
-    table, runs = _read(path)
-    return Columns(table.read(), [run["digest"] for run in runs])
+    table, _ = _read(path)
+    return Columns(table.read(), list(_open(path, *stamp)))
 
 
 # ---------------------------------------------------------------------------------------- writing

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -127,16 +126,13 @@ def settings(runs: Iterable[Run]) -> list[list[Run]]:
     """The runs grouped so that those of a group differ in their seeds only, and in data that are
     made or divided anew for each seed. Where a seed has several data, each have their own group.
     """
-    groups: dict[str, dict[str, list[Run]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:
-        plain = run.config.as_dict()
-        task = plain["task"]
-        del plain["seeds"], task["seed"]
-        data = task["data"]
+        task, data = run.config.task, run.config.task["data"]
         by_hand = "version" in task or data.startswith("task ")  # see Task.identity
-        if by_hand or task["stand_in"]:  # else other data are another data set, or a lossy copy
-            del task["data"]
-        alike = groups.setdefault(json.dumps(plain, sort_keys=True), {})
+        # Else other data are another data set, or a lossy copy.
+        own = "" if by_hand or task["stand_in"] else data
+        alike = groups.setdefault((run.config.setting, own), {})
         alike.setdefault(data, []).append(run)
     separate: list[list[Run]] = []
     for alike in groups.values():

@@ -24,7 +24,13 @@ def made(own_folders):
     """Small runs, each trained alone, as it will be again."""
     task = fedlib.load_task("synthetic", clients=6, seed=3)
     store = Store(own_folders / "elsewhere", published=[])
-    how = {"rounds": 4, "seed": {"init": 1}, "clients_per_round": 3}
+    how = {
+        "rounds": 4,
+        "eval_every": 3,
+        "eval_last": 2,
+        "seed": {"init": 1},
+        "clients_per_round": 3,
+    }
     return [store.run(task, name, overrides=own, **how) for name, own in METHODS.items()]
 
 
