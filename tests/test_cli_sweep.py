@@ -19,7 +19,14 @@ from fedlib.reproduction import draw, sweep
 from fedlib.results import Store
 from tests.results.test_store import same
 
-pytestmark = pytest.mark.usefixtures("small_plans")
+pytestmark = pytest.mark.usefixtures("small_plans", "committed")
+
+
+@pytest.fixture
+def committed(monkeypatch):
+    """Runs are of a clean checkout, also while somebody changes this one."""
+    git = {"commit": "a" * 40, "dirty": False}
+    monkeypatch.setattr("fedlib.results.files._commit", lambda: git)
 
 
 WORDS = ["sweep", "23_fair_synthetic", "-p", "rounds=2"]
@@ -101,6 +108,16 @@ def test_a_log_has_a_line_a_minute_and_says_which_device_it_is(command, monkeypa
     lines = [one.getMessage() for one in caplog.records if one.name == "fedlib.progress"]
     assert "2 of 3 programs are done" in lines
     assert any(line.startswith("fedavg on synthetic: 4 of 4 rounds, ") for line in lines)
+
+
+@pytest.mark.parametrize("git", [None, {"commit": "a" * 40, "dirty": True}])
+def test_runs_whose_code_nobody_has_are_not_published(command, own_folders, monkeypatch, git):
+    monkeypatch.setattr("fedlib.results.files._commit", lambda: git)
+    assert command(*WORDS)[0] == 0
+    to = own_folders / "published"
+    said = "4 of 4 runs of 23_fair_synthetic are of no commit"
+    command.refused(said, "publish", "23", "-p", "rounds=2", "--to", str(to))
+    assert not list(own_folders.glob("published/*"))
 
 
 def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(

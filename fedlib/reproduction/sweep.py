@@ -22,6 +22,7 @@ from tqdm import tqdm
 from fedlib import files, paths
 from fedlib.engine.checkpoint import PAUSED, Paused
 from fedlib.engine.device import GPU_SHARE
+from fedlib.engine.history import History
 from fedlib.engine.program import a_minute_is_over
 from fedlib.errors import Error
 from fedlib.plans import task_key
@@ -124,7 +125,7 @@ def publish(
         notebook, path, runs, missing and bytes of the file.
 
     Raises:
-        Error: none is stored, or the folder is not writable.
+        Error: none is stored, one is not of a commit, or the folder is not writable.
     """
     files.require_writable(results, "--to")
     there = store.paths()
@@ -136,6 +137,7 @@ def publish(
         if entry.clients and maker == notebook
     }
     histories = [open_run(there[key], key).history(params=False) for key in dict.fromkeys(digests)]
+    _require_commit(notebook, histories)
     path = published.publish(results, name, histories, clients_of)
     return {
         "notebook": notebook,
@@ -144,6 +146,16 @@ def publish(
         "missing": sum(group.missing(there) for group in groups),
         "bytes": path.stat().st_size,
     }
+
+
+def _require_commit(notebook: str, histories: Sequence[History]) -> None:
+    """Require runs whose code can be had again: of a commit, and of nothing beside it."""
+    git = [history.meta.get("git") for history in histories]
+    if without := sum(not known or known["dirty"] for known in git):
+        raise Error(
+            f"{without} of {len(git)} runs of {notebook} are of no commit, or of a checkout with "
+            "changes: commit these, remove the runs from the store, and train them again"
+        )
 
 
 # -------------------------------------------------------------------------------------- in shards
