@@ -5,6 +5,7 @@ import torch
 import fedlib
 from fedlib import models, process
 from fedlib.engine import configure, execute, programs, strategy
+from fedlib.engine.device import free_bytes
 
 CPU = torch.device("cpu")
 
@@ -53,3 +54,13 @@ def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(monkeypatch)
     assert [history.meta["configurations"] for history in apart] == [2, 2, 2, 2, 1]
     for a, b in zip(together, apart, strict=True):
         assert all(torch.allclose(a.params[n], b.params[n], atol=1e-12) for n in a.params)
+
+
+def test_programs_that_share_a_gpu_take_a_part_of_its_memory_each(monkeypatch):
+    """Of 100 bytes 90 are free, and 5 are this process's own."""
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (90, 100))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda _: 5)
+    for share, free in ((None, 90), ("0.5", 45), ("0.01", 0)):
+        if share is not None:
+            monkeypatch.setenv("FEDLIB_GPU_SHARE", share)
+        assert free_bytes(torch.device("cuda")) == free
