@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
+import inspect
 import os
 import zlib
 from collections import Counter
@@ -483,6 +484,23 @@ class Fixed:
         return self.function(x if self.read is None else self.read(x), None)
 
 
+def _of_inputs(function: Callable[[Tensor], Tensor], x: Tensor, keys: Tensor | None) -> Tensor:
+    return function(x)
+
+
+def _takes_keys(transform: Any) -> bool:
+    """Whether a transform takes keys beside the inputs; torchvision's take inputs alone."""
+    module = isinstance(transform, nn.Module)
+    try:
+        signature = inspect.signature(transform.forward if module else transform)
+    except (TypeError, ValueError):
+        return True
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    named = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    many = inspect.Parameter.VAR_POSITIONAL in kinds and not module
+    return many or named + kinds.count(inspect.Parameter.POSITIONAL_ONLY) > 1
+
+
 @dataclass
 class Task:
     """A federated learning problem, ready to run.
@@ -502,7 +520,7 @@ class Task:
             apart and divided. Default the accuracy, where outputs are scores of classes. The loss
             is always reported. They are called without gradients.
         transform: raw inputs to model inputs, with augmentation keyed per example in training;
-            one without any is faster as :class:`fedlib.task.Fixed`.
+            one without any is a function of the inputs alone, or :class:`fedlib.task.Fixed`.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
         l2: this times the sum of the squares of the model's weights is added to each example's
             training loss, but not to the reported one; parameters of normalisation layers do not
@@ -584,6 +602,8 @@ class Task:
                 _require_plain(f"task {self.name}", value)
             value = partial(copy.deepcopy, value) if isinstance(value, nn.Module) else value
             self._shares = None
+        if name == "transform" and callable(value) and not _takes_keys(value):
+            value = Fixed(partial(_of_inputs, value))
         if name == "loss" and isinstance(value, type):
             raise Error(f"task {self.name}: loss is the class {value.__name__}; give one of it")
         if name == "loss" and losses.of_torch(value):

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torchvision.transforms import v2
 
 import fedlib
 from fedlib import datasets, partition
@@ -50,6 +51,10 @@ REFUSED = {
     "a test set of NaN": ({"test": NANS}, "test client 0's example 3 has the input nan"),
     "more data of NaN": ({"evaluated": {"local": NANS}}, "local client 0's example 3 has the in"),
     "a scale of 0": ({"transform": lambda x, keys: (x - x) / (x - x)}, "the transform gives NaN"),
+    "chance without keys": (
+        {"transform": v2.RandomHorizontalFlip()},
+        "the transform draws from torch's random numbers.* a function of x and keys",
+    ),
     "sparse": ({"x": X.to_sparse()}, "x is sparse"),
     "nested": ({"x": torch.nested.nested_tensor([X[0], X[1]])}, "x is nested"),
     "quantized": ({"x": torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)}, "x is quantized"),
@@ -153,6 +158,8 @@ TAKEN = {
     "arrays that cannot be written": {"x": np.broadcast_to(X.numpy(), X.shape)},
     "arrays of another machine": {"x": X.numpy().astype(">f4"), "y": Y.numpy().astype(">i8")},
     "a table": {"x": pd.DataFrame(X.numpy()), "y": pd.Series(Y.numpy())},
+    "a transform of inputs alone": {"transform": lambda x: x * 1.0},
+    "one of torchvision's": {"transform": v2.Compose([v2.ToDtype(torch.float32)])},
     "parts by name": {"parts": dict(zip("abc", PARTS, strict=True))},
     "parts of a dict": {"parts": dict(zip("cab", PARTS, strict=True)).values()},
     "parts that come one by one": {"parts": iter(PARTS)},

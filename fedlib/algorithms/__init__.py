@@ -8,7 +8,7 @@ server=...)``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.arguments import brought, called, check, checked, shown
 from fedlib.component import Component
-from fedlib.errors import Error, require_known
+from fedlib.errors import Error, require_known, unknown
 from fedlib.optimizers import client as clients
 from fedlib.optimizers import mime as bases
 
@@ -163,7 +163,7 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     places = _places(method, name, optimizer)
     changes: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        require_known(f"override for {name}", key, places)
+        require_override(name, key, places)
         value = value.item() if isinstance(value, np.generic) else value
         check(places[key].owner, places[key].field, value, f"override {key}")
         changes.setdefault(places[key].part, {})[places[key].field] = value
@@ -184,6 +184,16 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     for part, fields in changes.items():
         direct[part] = dataclasses.replace(getattr(method, part), **fields)
     return dataclasses.replace(method, **direct) if direct else method
+
+
+def require_override(name: str, key: str, known: Iterable[str]) -> None:
+    """Require a hyperparameter that a method has.
+
+    Raises:
+        Error: another one, which may be meant as a keyword.
+    """
+    if key not in (known := list(known)):
+        raise Error(f"{unknown(f'override for {name}', key, known)} (keywords or overrides={{}})")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,9 +16,15 @@ from pyarrow import parquet
 from fedlib.datasets.dataset import SPLITS
 from fedlib.errors import Error, first_line, unknown
 
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 TEXTS = ("text", "label", "client", "split")
 EVERY = 5  # every fifth example tests, where nothing says which do
+
+
+def kind(path: Path) -> str:
+    """A file's suffix, in small letters; of a compressed one with that of what is in it."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "".join(suffixes[-2 if suffixes[-1:] == [".gz"] else -1 :])
 
 
 def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
@@ -35,7 +41,7 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     """
     try:
         codes = (columns["label"], columns["client"])
-        frame = _parquet(path) if path.suffix == ".parquet" else _csv(path, codes)
+        frame = _parquet(path) if kind(path) == ".parquet" else _csv(path, codes)
     except UnicodeDecodeError as error:
         raise Error(f"{path.name} is not UTF-8 ({first_line(error)}); save it as UTF-8") from None
     except Exception as error:  # its bytes may say anything
@@ -78,14 +84,21 @@ def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:
             number is written in two ways.
     """
     # With a head, pandas takes fields beyond it for names of rows, and renames a second 'label'.
-    head = pd.read_csv(path, header=None, nrows=2, dtype=str).iloc[0].dropna()
+    how: dict[str, Any] = {"sep": "\t" if ".tsv" in kind(path) else ","}
+    first = pd.read_csv(path, header=None, nrows=1, dtype=str, sep="\0", engine="python")
+    line = str(first.iloc[0, 0])
+    if how["sep"] == "," and line.count(";") > line.count(","):  # as where a comma is decimal
+        how["sep"] = ";"
+        words = pd.read_csv(path, dtype=str, **how).stack()
+        how["decimal"] = "," if words.str.fullmatch(r"[+-]?\d+,\d+").any() else "."
+    head = pd.read_csv(path, header=None, nrows=2, dtype=str, **how).iloc[0].dropna()
     if head.duplicated().any():
         raise Error(f"two columns are {head[head.duplicated()].iloc[0]!r}; rename or drop one")
-    frame = pd.read_csv(path)
+    frame = pd.read_csv(path, **how)
     words = [name for name in frame if frame[name].dtype.kind == "O" or frame[name].isna().all()]
     named = {name: str for name in (*words, *codes) if name in frame}
     if named:
-        written = pd.read_csv(path, dtype=named, keep_default_na=False, na_values=[""])
+        written = pd.read_csv(path, dtype=named, keep_default_na=False, na_values=[""], **how)
         for name in named:
             odd = written[name].str.contains(r"^[+-]?0\d|\d[eE]").any()
             if name == codes[-1]:  # +5 and 5 are two, too

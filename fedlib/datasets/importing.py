@@ -23,6 +23,10 @@ from fedlib.datasets.dataset import OPTIONAL, REQUIRED
 from fedlib.errors import Error, first_line, unknown
 
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
+# Keras' names of arrays, and MedMNIST's.
+ALIASES = {f"{part}_{split}": f"{split}_{part}" for part in "xy" for split in ("train", "test")}
+ALIASES |= {f"{split}_images": f"{split}_x" for split in ("train", "test")}
+ALIASES |= {f"{split}_labels": f"{split}_y" for split in ("train", "test")}
 
 
 @checked
@@ -38,7 +42,8 @@ def import_file(
 ) -> dict[str, Any]:
     """Check a file or a folder and store it as the prepared data set ``name``.
 
-    ``.npz``: ``train_x, train_y, test_x, test_y``, and if known ``train_client, test_client,
+    ``.npz``: ``train_x, train_y, test_x, test_y`` (or Keras' ``x_train`` and MedMNIST's
+    ``train_images``), and if known ``train_client, test_client,
     train_coarse, test_coarse, classes``. Images or features are uint8 (other integers only from 0
     to 255) or floating point, stored as float32, channels last; labels and codes are integers, 0 or
     more, and labels and clients may be words.
@@ -47,9 +52,10 @@ def import_file(
     and on all lines ``label`` (an integer; or a word: the classes are then the words, sorted), on
     all lines ``tags`` (a list of strings), or neither.
 
-    ``.csv`` and ``.parquet``: a row an example, with the columns of labels, clients (without them
-    there are none) and splits (without them every fifth row tests); the other columns are numbers,
-    its features. With a column ``text`` they are texts, as the lines of a ``.jsonl`` file.
+    ``.csv`` (also of semicolons and decimal commas), ``.tsv``, both also as ``.gz``, and
+    ``.parquet``: a row an example, with the columns of labels, clients (without them there are
+    none) and splits (without them every fifth row tests); the other columns are numbers, its
+    features. With a column ``text`` they are texts, as the lines of a ``.jsonl`` file.
 
     A folder: of images ``<class>/<image>``, or ``train`` and ``test`` with such ones, all of one
     size and of 8 bits a point, and no other files but hidden ones; or ``train/*.json`` and
@@ -77,7 +83,7 @@ def import_file(
     path = path.absolute()  # of '.' the name is said, too
     file = path.resolve().name.encode(errors="backslashreplace").decode()
     frame, columns = None, {"label": label, "client": client, "split": split}
-    if path.suffix in foreign.TABLES:
+    if foreign.kind(path) in foreign.TABLES:
         frame = foreign.table(path, columns)
     elif named := [role for role, column in columns.items() if column != role]:
         raise Error(f"{named[0]} names a column of a table (.csv, .parquet); {file} is none")
@@ -85,8 +91,8 @@ def import_file(
         frame = foreign.leaf(path)
     elif not path.is_dir() and path.suffix not in (".npz", ".jsonl"):
         raise Error(
-            f"{file} cannot be imported: give a .npz, .jsonl, .csv or .parquet file, or a folder "
-            "of images or of LEAF's JSON"
+            f"{file} cannot be imported: give a .npz, .jsonl, .csv, .tsv or .parquet file, or a "
+            "folder of images or of LEAF's JSON; of a spreadsheet save a table as .csv"
         )
     texts = path.suffix == ".jsonl" or (frame is not None and "text" in frame)
     kind, by = "text" if texts else "arrays", "imported by the user"
@@ -130,9 +136,17 @@ def _members(path: Path) -> dict[str, np.ndarray]:
             f"{where} is damaged, or holds Python objects, which would have to be unpickled (save "
             f"words as array.astype(str)): {first_line(error)}"
         ) from None
-    for key in members:
+    members = {ALIASES.get(key, key): values for key, values in members.items()}
+    for key, values in members.items():
+        if key.endswith("_y") and values.ndim == 2 and values.shape[1] == 1:
+            members[key] = values[:, 0]
+        if key.startswith("val_"):
+            what = "give the validation's to train or to test, or leave them out"
+            raise Error(
+                f"{path.name}: {key!r} is neither; {what}, and rename: {', '.join(REQUIRED)}"
+            )
         if key not in _MEMBERS:
-            raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}")
+            raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}; rename it")
     if missing := [key for key in REQUIRED if key not in members]:
         raise Error(f"{path.name} lacks {', '.join(missing)}")
     return members

@@ -287,7 +287,7 @@ def named_method(
             "own step sizes; leave client_lr out"
         )
     for key in given:
-        require_known(f"override for {name}", key, (*known, *TRAINING_KEYS))
+        algorithms.require_override(name, key, (*known, *TRAINING_KEYS))
     values = dict(hyperparameters)
     if "client_optimizer" in given:
         if not algorithms.CLIENT_OPTIMIZERS[optimizer].rate_of_sgd:

@@ -383,9 +383,9 @@ def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str 
     for whose in process.drawn_since(states):
         if whose != keyed:
             raise Error(
-                f"{what} draws from {whose}'s random numbers, whose state is not the run's; in "
-                "a transform draw by the keys (fedlib.randomness), in a model use torch's, in "
-                "training only (self.training)"
+                f"{what} draws from {whose}'s random numbers, whose state is not the run's; make "
+                "a transform a function of x and keys, which draws by these (fedlib.randomness; "
+                "None in evaluation), in a model use torch's, in training only (self.training)"
             )
     return value
 

@@ -533,13 +533,16 @@ def _each_part(function: Callable[..., Tensor], *outputs: Any) -> Any:
 
 def _with_keyed_dropout(model: nn.Module) -> nn.Module:
     """Replace torch's dropout by the keyed one, and refuse state that rows cannot share."""
+    model.train()  # a pretrained layer may stay in evaluation mode, where it keeps what it has
     for name, module in list(model.named_modules()):
         tracks = isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+        tracks = tracks and module.training
         if tracks and not getattr(module, "moving", ()):
             raise Error(
                 f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
                 "rows cannot share; use fedlib.models.replace_batch_norm(model, by='group')"
                 + (", or by='batch', or by='running'" if type(module) is nn.BatchNorm2d else "")
+                + "; a pretrained layer that train() leaves in evaluation mode may stay"
             )
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
             module.sparse = False  # gradients are joined in one vector

@@ -98,6 +98,7 @@ def run(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     callback: Callback | None = None,
+    **hyperparameters: Any,
 ) -> History:
     """Train one algorithm on one task.
 
@@ -134,6 +135,7 @@ def run(
             ``lambda history: history.series("loss").iloc[-1] < 0.1``. Anything else that is true is
             refused. Where it fails, a checkpoint is left. It must not wait for another thread that
             calls fedlib: runs of one process take turns.
+        hyperparameters: the same as ``overrides``, as keywords: ``client_lr=0.03``.
 
     Raises:
         Error: an unknown name or key, or a value out of its range.
@@ -154,7 +156,7 @@ def run(
         eval_every=eval_every,
         eval_last=eval_last,
         clients_per_round=clients_per_round,
-        overrides=overrides,
+        overrides=joined(overrides, hyperparameters),
     )
     return execute(
         [configured],
@@ -166,6 +168,17 @@ def run(
         checkpoint_every=checkpoint_every,
         callback=callback,
     )[0]
+
+
+def joined(overrides: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyperparameters that were given as overrides, and those as keywords.
+
+    Raises:
+        Error: one is given in both ways.
+    """
+    if twice := sorted({*(overrides or {})} & {*more}):
+        raise Error(f"{twice[0]} is given twice, the other time in overrides; give it once")
+    return {**(overrides or {}), **more}
 
 
 @checked

@@ -33,8 +33,9 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
             features all are one group, which is LayerNorm;
             ``"batch"``: the statistics of the batch, in training and in evaluation;
             ``"running"``: running statistics, which the clients' steps move and the server averages
-            with the model. The last two are for images (BatchNorm2d); with ``"running"`` the
-            layers' averages start anew, at 0 and 1.
+            with the model, from where they are. The last two are for images (BatchNorm2d).
+            Statistics of a pretrained network that shall stay need no replacement: a module whose
+            ``train`` keeps its BatchNorm layers in evaluation mode trains as it is.
 
     Returns:
         The model, or the new layer if the model itself is a BatchNorm layer.
@@ -70,6 +71,8 @@ def _replacement(name: str, layer: nn.modules.batchnorm._BatchNorm, by: str) -> 
         new = kind(math.gcd(GROUPS, channels), channels, layer.eps, layer.affine)
     elif isinstance(layer, nn.BatchNorm2d) and layer.affine and layer.momentum == 0.1:
         new = BatchNorm2d(channels, layer.eps, track=by == "running")
+        if by == "running" and layer.running_mean is not None:
+            new.load_state_dict(layer.state_dict())
     else:
         raise Error(
             f"{name} ({type(layer).__name__}): {by!r} is for BatchNorm2d with a scale, a shift and "

@@ -19,7 +19,7 @@ from fedlib.engine import ranks
 from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import TRAINING_KEYS, Settings, unnamed
 from fedlib.engine.history import History, frame_of
-from fedlib.engine.run import Execution, combinations, ends, repeated
+from fedlib.engine.run import Execution, combinations, ends, joined, repeated
 from fedlib.errors import Error, require_known, unknown
 from fedlib.results import reading
 from fedlib.results.files import (
@@ -107,7 +107,7 @@ class Store:
 
     @checked
     def run(
-        self, task: Task, algorithm: str | Algorithm | type[Algorithm], **keywords: Unpack[Keywords]
+        self, task: Task, algorithm: str | Algorithm | type[Algorithm], **keywords: Any
     ) -> History:
         """One run, from disk if it is there, else trained and stored.
 
@@ -118,11 +118,14 @@ class Store:
                 ``chunk_clients`` of :func:`fedlib.run`; ``keep_params`` (default True): store the
                 final parameters too, a run stored without them is answered with empty
                 ``History.params``; ``refresh`` (default False): train again although it is stored.
+                Others are hyperparameters, as in ``overrides``.
 
         Raises:
             Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
         """
-        return self.runs(task, [{"algorithm": algorithm}], **keywords)[0]
+        own = {key: keywords.pop(key) for key in Keywords.__annotations__ if key in keywords}
+        own["overrides"] = joined(own.get("overrides"), keywords)
+        return self.runs(task, [{"algorithm": algorithm}], **own)[0]
 
     @checked
     def runs(

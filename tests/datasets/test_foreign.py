@@ -111,6 +111,40 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, column):
         not_imported(words, tmp_path / "own.parquet", **NAMES)
 
 
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("german.csv", {"sep": ";", "decimal": ","}),
+        ("points.csv", {"sep": ";"}),
+        ("OWN.CSV", {}),
+        ("own.tsv", {"sep": "\t"}),
+        ("own.csv.gz", {}),
+    ],
+)
+def test_a_table_of_a_spreadsheet_is_the_same_table(tmp_path, name, how):
+    ROWS.to_csv(tmp_path / "plain.csv", index=False)
+    ROWS.to_csv(tmp_path / name, index=False, **how)
+    for own, file in (("a", "plain.csv"), ("b", name)):
+        datasets.import_file(own, tmp_path / file, tmp_path, **NAMES)
+    one, other = (datasets.load(own, tmp_path) for own in "ab")
+    assert np.array_equal(one.train_x, other.train_x) and np.array_equal(one.test_x, other.test_x)
+    assert one.clients == other.clients and one.train_y.tolist() == other.train_y.tolist()
+
+
+def test_arrays_as_keras_and_medmnist_name_them(tmp_path):
+    x, y = np.arange(80, dtype=np.uint8).reshape(5, 4, 4), np.arange(5) % 3
+    keras = {"x_train": x, "y_train": y, "x_test": x[:2], "y_test": y[:2]}
+    med = {"train_images": x, "train_labels": y[:, None]}
+    med |= {"test_images": x[:2], "test_labels": y[:2, None]}
+    for name, arrays in (("keras", keras), ("med", med)):
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        datasets.import_file(name, tmp_path / f"{name}.npz", tmp_path)
+        data = datasets.load(name, tmp_path)
+        assert np.array_equal(data.train_x, x) and data.test_y.tolist() == y[:2].tolist()
+    np.savez(tmp_path / "med.npz", **med, val_images=x)
+    not_imported("'val_images' is neither; .* rename: train_x", tmp_path / "med.npz")
+
+
 def test_a_field_that_says_na_or_007_is_a_word(tmp_path):
     frame = pd.DataFrame({"a": range(6), "y": ["NA", "null"] * 3, "u": ["NA", "b", "None"] * 2})
     frame.to_csv(tmp_path / "own.csv", index=False)

@@ -284,3 +284,13 @@ def test_memories_of_clients_decide_how_many_configurations_train_together(monke
     monkeypatch.setattr("fedlib.engine.states.free_bytes", lambda device: place[device.type])
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     assert [home(cuda, numbers, 4) for numbers in (200, 201)] == [cuda, cpu]
+
+
+def test_hyperparameters_may_be_keywords(quadratic, store):
+    how = {"rounds": 3, "overrides": {"local_steps": 2}}
+    for train in (fedlib.run, store.run):
+        one = train(quadratic, "fedavg", client_lr=0.3, **how)
+        other = train(quadratic, "fedavg", rounds=3, overrides={"client_lr": 0.3, "local_steps": 2})
+        assert one.config.digest == other.config.digest and one.frame.equals(other.frame)
+        refused("local_steps is given twice", train, quadratic, "fedavg", local_steps=1, **how)
+        refused("unknown override .*'round'.*overrides", train, quadratic, "fedavg", round=3)

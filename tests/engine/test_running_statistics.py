@@ -14,6 +14,7 @@ from torch import nn
 import fedlib
 from fedlib.engine import configure
 from fedlib.engine.rows import FlatModel
+from fedlib.models import replace_batch_norm
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
 from tests.engine.reference import assert_rows_agree
@@ -97,6 +98,47 @@ def by_hand(rounds, steps, lr, start, l2=0.0):
     ("backend", "l2", "model"),
     [*((name, 0.0, tracked) for name in BACKENDS), ("auto", 0.03, tracked), ("auto", 0.0, users)],
 )
+def pretrained():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+    for _ in range(9):
+        net.train()(torch.rand(16, 3, 5, 5) * 5 + 2)
+    return net.eval()
+
+
+class Frozen(nn.Module):
+    """Pretrained features that stay, and a layer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = pretrained().requires_grad_(False), nn.Linear(36, 3)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.body.eval()
+        return self
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_pretrained_statistics_stay_or_go_on_from_where_they_are():
+    x = torch.rand(12, 3, 5, 5, generator=torch.Generator().manual_seed(1)) * 5 + 2
+    data = fedlib.ClientData(x, torch.arange(12) % 3, [range(5), range(5, 12)])
+    frozen = fedlib.run(fedlib.Task("own", Frozen, data, data), "fedavg", rounds=2)
+    assert torch.equal(frozen.model().body(x), pretrained()(x)) and frozen.diverged is None
+    assert frozen.series("loss").iloc[-1] < frozen.series("loss").iloc[0]
+
+    def moving():
+        return nn.Sequential(replace_batch_norm(pretrained(), by="running"), nn.Linear(36, 3))
+
+    task = fedlib.Task("own", moving, data, data)
+    before = fedlib.run(task, "fedavg", rounds=0).model()[0]
+    torch.testing.assert_close(before(x), pretrained()(x))
+    after = fedlib.run(task, "fedavg", rounds=1).model()[0]
+    assert not torch.equal(after[1].running_mean, before[1].running_mean)
+
+
 def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend, l2, model):
     problem = task(batch_size=None, local_epochs=2, l2=l2)
     problem = dataclasses.replace(problem, model=model)
