@@ -357,7 +357,11 @@ def _prepare_all(
             typer.echo(f"left out {item.name}, which has no recipe: {made}", err=True)
         else:
             problems.append(f"{item.name}: {made}")
-    show(cards, as_json, f"{len(cards)} data sets prepared, {len(there)} were")
+    show(
+        cards,
+        as_json,
+        f"{len(cards)} data sets prepared, {len(needed) - len(missing)} were already",
+    )
     if problems:
         raise Failure("; ".join(problems))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedlib.arguments import checked
 from fedlib.datasets import posts, standins, store, text_standins
-from fedlib.datasets.catalogue import CATALOGUE, edition_for
+from fedlib.datasets.catalogue import CATALOGUE, edition_for, edition_of
 from fedlib.datasets.dataset import SPLITS, Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
@@ -68,6 +68,8 @@ def info(name: str, data_root: Root = None) -> dict[str, Any]:
         return {**card, "prepared": False}
     try:
         card |= store.read_card(name, data_root) or {}
+        if known := edition_of(card["fingerprint"]):  # older cards do not say it
+            card["edition"] = known
     except Error as error:
         card["error"] = str(error)  # and "prepared": nobody should take the stand-in for it
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())

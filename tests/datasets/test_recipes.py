@@ -535,7 +535,7 @@ def test_all_that_a_notebook_needs(upstream, command, tmp_path):
     listed = [line.split() for line in out.splitlines()]
     assert ["shakespeare_plays", "0", "to", "prepare", "14"] in listed
     assert ["ag_news_test", "0", "to", "prepare", "27"] in listed
-    assert listed[-1] == "2 data sets prepared, 0 were".split()
+    assert listed[-1] == "2 data sets prepared, 0 were already".split()
     cards = {card["name"]: card["edition"] for card in datasets.prepared()}
     assert cards == {"ag_news": "ag_news_test", "shakespeare": "shakespeare_plays"}
     assert command.json(*words) == []
