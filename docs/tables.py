@@ -192,7 +192,7 @@ def hours_table() -> str:
     names = {"programs": "programs", "runs": "runs", "rounds": "rounds"}
     names |= {"evaluations": "evaluations", "gigabytes": "memory, GB"}
     names |= {"hours_two_cores": "hours, two cores", "hours_h200": "hours, H200"}
-    rows = forecast.words(frame)[list(names)]
+    rows = forecast.words(frame, "paper")[list(names)]
     cells = [(name, *map(str, row)) for name, row in zip(rows.index, rows.to_numpy(), strict=True)]
     return markdown(["task", *names.values()], cells)
 

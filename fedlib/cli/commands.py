@@ -608,7 +608,7 @@ def sweep(
         frame = forecast.table(share, forecast.stored(share, store, preset), preset, data_root)
         tasks = json.loads(frame.to_json(orient="index"))
         facts = {"shard": f"{number}/{of}", "failed": [], **tasks.pop("all"), "tasks": tasks}
-        return show(facts, as_json, forecast.words(frame).to_string())
+        return show(facts, as_json, forecast.words(frame, preset).to_string())
     groups = survey(requests, preset, data_root)
     shards = min(jobs or gpus or 1, len(groups))
     asked_for = "cuda" if (executor, device) == ("slurm", "auto") else device

@@ -149,7 +149,7 @@ def scale(request: Request, preset: str) -> Scale:
         ends = [int(end) for end in str(values["sizes"]).split("-")]
         usual = tasks.preset_values(request.task, "paper")["sizes"]
         known["examples"] *= sum(ends) / len(ends) / usual
-    if known and values.get("width", 1.0) != 1.0:
+    if "work" in known and values.get("width", 1.0) != 1.0:
         for key in ("parameters", "work"):
             known[key] *= values["width"] ** 2
     cohort = request.clients_per_round or values.get("clients_per_round") or known.get("clients")
@@ -262,8 +262,11 @@ def _data(task: str, data_root: Root) -> str:
     return f"{' or '.join(serving)}: not prepared"
 
 
-def words(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table for a reader: a question mark for what is unknown, beside what is known."""
+def words(frame: pd.DataFrame, preset: str) -> pd.DataFrame:
+    """The table for a reader: a question mark for what is unknown, beside what is known.
+
+    Without memory and hours where no sizes are declared, and without data where none are needed.
+    """
 
     def number(value: float) -> str:
         return f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
@@ -277,4 +280,5 @@ def words(frame: pd.DataFrame) -> pd.DataFrame:
             shown.loc["all", name] = f"{number(whole)} + ?"
     for name in ("rounds", "evaluations"):
         shown[name] = frame[name].map("{:,}".format)
-    return shown
+    unknown = [] if preset == "paper" else ["gigabytes", *HOURS.values()]
+    return shown.drop(columns=[*unknown, *(["data"] if preset == "quick" else [])])

@@ -28,6 +28,14 @@ def test_runs_train_together_as_where_the_data_are_loaded(notebook, preset):
     )
 
 
+def test_every_laptop_plan_is_counted_without_hours(tmp_path):
+    requests = [run for name in plans.planned() for run in plans.requests(name, "laptop")]
+    groups = forecast.survey(requests, "laptop")
+    frame = forecast.table(groups, set(), "laptop", tmp_path)
+    assert frame.loc["all", "missing"] == sum(len(group.digests) for group in groups)
+    assert "hours_h200" not in forecast.words(frame, "laptop")
+
+
 @pytest.mark.parametrize("rule", [(23, 7, 5), (21, 7, 1), (4, 9, 9), (6, 6, 3), (0, 1, 1)])
 def test_evaluations_are_counted_as_they_are_made(rule, quadratic):
     rounds, every, last = rule
@@ -59,7 +67,7 @@ def test_what_the_data_decide_is_unknown_and_not_guessed():
     frame = forecast.table(groups, set(), "paper")
     assert frame.loc["all", "rounds"] == 30 * 500
     assert frame[["gigabytes", "hours_h200"]].isna().all(axis=None)
-    assert forecast.words(frame).loc["all", "hours_h200"] == "?"
+    assert forecast.words(frame, "paper").loc["all", "hours_h200"] == "?"
 
 
 def test_the_seconds_are_those_of_the_document_and_the_parameters_the_models():
