@@ -83,7 +83,8 @@ def ablation_table() -> str:
         label = RIVALS.get(name, look.label)
         end = f"{100 * run.final():.1f}"
         rows.append((needed[name], (label, f"{known['client_lr']:.2g}", beta, there, end)))
-    head = ("line", "client learning rate", "beta", "rounds to the target", "accuracy at the end")
+    over = f"accuracy, last {run.window()} rounds"  # as the target
+    head = ("line", "client learning rate", "beta", "rounds to the target", over)
     return markdown(head, [row for _, row in sorted(rows)])
 
 
@@ -136,8 +137,12 @@ def fedopt_table() -> str:
         return f"{ours['performance']:.{digits}f}{brackets}"
 
     chosen = [winners(laptop_runs(tables.FEDOPT[task])) for task in printed.index.unique("task")]
-    runs = [run for methods in chosen for (run,) in methods.values()]
-    return ends("task", runs, lambda run: f"`{run.config.task['name']}`", METHODS, end)
+    runs = [methods[name][0] for methods in chosen for name in METHODS if name in methods]
+
+    def over(run: History) -> str:
+        return f"`{run.config.task['name']}`, last {late(run)} rounds"
+
+    return ends("task", runs, over, METHODS, end)
 
 
 @cache
@@ -219,7 +224,7 @@ def agreement_table() -> str:
     frame = frame[(frame["repeats"] == "") & frame["printed"].notna()]
     outcomes = {name: frame["outcome"] == name for name in (AGREES, DIFFERS, UNDECIDED)}
     counts = {
-        "legible printed numbers": True,
+        "printed numbers in our copies": True,
         "with a run": frame["seeds"] > 0,
         "not on a stand-in": frame["data"] == "real",
         "compared": frame["outcome"] != "",

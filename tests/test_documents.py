@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from docs import gallery, tables
 from fedlib import papers
+from fedlib.reproduction.tables import FEDOPT
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.slow
@@ -34,6 +36,45 @@ def test_what_runs_decide_is_a_number_that_the_code_writes_or_none(page):
     for name in NAMES:
         text = text.replace(name, "")
     assert not re.findall(r".*(?<![\w.^])[1-9]\d*\.\d.*|.*\d ?%.*|.*\bpoints?\b.*", text)
+
+
+def text_of(notebook):
+    """A notebook's prose, each cell in one line."""
+    (path,) = (ROOT / "notebooks").glob(f"{notebook}_*.ipynb")
+    cells = nbformat.read(path, as_version=4).cells
+    return [" ".join(cell.source.split()) for cell in cells if cell.cell_type == "markdown"]
+
+
+DECISIVE = re.compile(r"(\d+) of the (\d+) decisive numbers of (Table \w+) on ((?:Fashion-)?MNIST)")
+
+
+@pytest.mark.parametrize(("notebook", "times"), [("26", 2), ("39", 2)])
+def test_notebooks_count_the_decisive_numbers_that_agree_as_the_pages_do(notebook, times):
+    said = DECISIVE.findall(" ".join(text_of(notebook)))
+    for agree, decisive, item, data in said:
+        task = data.lower().replace("-", "_")
+        assert tables.agreeing("delta_sgd", item, task) == f"{agree} of {decisive}", (item, data)
+    assert len(said) == times
+
+
+# What FedOpt's notebooks say of the laptop's runs besides: of the mean image and of beta2 .99 (13),
+# and of training on all data (14).
+ELSEWHERE = {"13": {"17.3", "17.5"}, "14": {"55.4"}}
+ENDS = re.compile(r"^\| `(\w+)`, last \d+ rounds \| (.+) \|$", re.M)
+
+
+def test_summaries_of_fedopts_notebooks_have_the_ends_of_the_page():
+    page = SAID["results/fedopt.md"]
+    rows = dict(ENDS.findall(page))
+    assert len(rows) == 7
+    for task, row in rows.items():
+        known = [float(number) for number in re.findall(r"\d+\.\d+", row)]
+        number = FEDOPT[task][:2]
+        summary = next(text for text in text_of(number) if text.startswith("## Summary"))
+        said = next(text for text in summary.split(" - ") if "(laptop" in text)
+        numbers = set(re.findall(r"(?<![\d.$])\d+\.\d(?!\d)", said))
+        other = {n for n in numbers if min(abs(float(n) - end) for end in known) > 0.051}
+        assert numbers and other <= ELSEWHERE.get(number, set()), (task, other)
 
 
 HOURS = re.compile(r"^\| `(\w+)` \|.*\| ([\d.]+) \| [^|]* \|$", re.M)

@@ -887,7 +887,9 @@ def compare(
     blocks = [tables.LEGEND]
     for (source, item), part in frame.groupby(["paper", "item"], sort=False):
         shown = tables.in_text(part.rename(columns={"row": "method"}))
-        heads = textwrap.wrap(f"{source}, {item}{_window(part)}: {_agreement(part)}", 100)
+        over = tables.averaged(part)
+        over = f" (ours is {over})" if over else ""
+        heads = textwrap.wrap(f"{source}, {item}{over}: {_agreement(part)}", 100)
         blocks.append("\n".join([*heads, shown]))
     blocks += ["\n".join(textwrap.wrap(f"All: {_agreement(frame)}", 100))]
     text = "\n\n".join(blocks)
@@ -895,16 +897,6 @@ def compare(
         text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
     show(json.loads(frame.to_json(orient="records")), as_json, text)
     tell_damage()
-
-
-def _window(frame: pd.DataFrame) -> str:
-    """Over how many last rounds our numbers are means, in brackets; "" without runs."""
-    windows = frame["window"].dropna()
-    if windows.empty:
-        return ""
-    least, most = windows.min(), windows.max()
-    rounds = f"{least} to {most}" if least < most else str(most)
-    return " (ours after the last round)" if most == 1 else f" (ours over the last {rounds} rounds)"
 
 
 def _agreement(frame: pd.DataFrame) -> str:

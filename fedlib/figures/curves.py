@@ -48,7 +48,7 @@ def learning_curves(
     legend: bool = True,
     by: Callable[[History], str] = algorithm,
     looks: Mapping[str, style.Look] | None = None,
-    window: int | None = None,
+    window: int | Callable[[History], int] | None = None,
     shown: str | None = None,
     ax: Axes | None = None,
 ) -> Drawing:
@@ -72,7 +72,8 @@ def learning_curves(
             :func:`fedlib.figures.style.key` can name them.
         by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
         looks: of lines that look otherwise here.
-        window: rounds that a line averages; default :meth:`History.window`, 1 for none.
+        window: rounds that a line averages, of all or of each run; default :meth:`History.window`,
+            1 for none.
         shown: under the title; default ``fedlib.figures.scale.scale``.
         ax: draw into these axes; default a new figure.
 
@@ -199,7 +200,7 @@ def _data(
     split: str,
     percent: bool,
     by: Callable[[History], str],
-    window: int | None,
+    window: int | Callable[[History], int] | None,
 ) -> pd.DataFrame:
     if not histories:
         raise Error("no runs to draw; give at least one history")
@@ -207,7 +208,7 @@ def _data(
     for history in histories:
         series = history.series(metric, split) * (100.0 if percent else 1.0)
         named = {"task": history.config.task["name"], "algorithm": line_of(history, by)}
-        over = window or history.window()
+        over = window(history) if callable(window) else window or history.window()
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # one evaluation has no deviation
             within = smoothed(series, over, lambda values: np.std(values, ddof=1))

@@ -57,7 +57,8 @@ GREY = "{}<br><span style='color: #777'>{}</span>"
 _HTML = _Markup(escape, "<sup>{}</sup>", "<b>{}</b>", GREY, _letters)
 _TEXT = _Markup(str, "[{}]", "{}*", "{} ({})", lambda number: "?", JUDGED)
 LEGEND = (
-    "ours ± std over seeds (printed); * best, beyond the spread; ↓ low is best; [?] not legible\n"
+    "ours ± std over seeds (printed); * best, beyond the spread; ↓ low is best; [?] unclear in\n"
+    "    our text copy of the paper\n"
     "[n] how ours departs from the paper, or diverged. = agrees, ≠ differs, ~ cannot be told:\n"
     "    chance alone puts more between the two than would count as agreement. More: --json, --csv"
 )
@@ -97,9 +98,9 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
 
     Args:
         frame: a row a number, with the columns ``task``, ``method``, ``printed`` and ``ours``;
-            ``column`` and ``metric`` (of the printed table), ``ours_std``, ``note`` (how ours
-            departs) and ``unclear`` (of the printed number) are shown if they are there, other
-            columns are not.
+            ``column`` and ``metric`` (of the printed table), ``ours_std``, ``window`` (over how
+            many last rounds ours is a mean), ``note`` (how ours departs) and ``unclear`` (of the
+            printed number) are shown if they are there, other columns are not.
         caption: below the table.
 
     Returns:
@@ -130,13 +131,31 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         if len(shown.columns.unique(level)) == 1:
             shown.columns = shown.columns.droplevel(level)
     lowest = " (↓: the lowest)" if frame["metric"].isin(SMALLER).any() else ""
-    lines = [escape(caption), f"{CELLS}{lowest}.", *_listed(said)]
+    over = averaged(frame)
+    over = f" Ours is {over}." if over else ""
+    lines = [escape(caption), f"{CELLS}{lowest}.{over}", *_listed(said)]
     text = "<br>".join(lines)
     if read:
         how = "<br>".join(_listed(read))
-        text += f"<details><summary>How unclear printed numbers were read</summary>{how}</details>"
+        what = "How numbers that are unclear in our text copy of the paper were read"
+        text += f"<details><summary>{what}</summary>{how}</details>"
     styler = _compact(shown.style, text).format(na_rep="–")
     return styler.set_properties(**{"white-space": "nowrap"})
+
+
+def averaged(frame: pd.DataFrame) -> str:
+    """Over how many last rounds a comparison's numbers of ours are means; "" if it does not say.
+
+    >>> averaged(pd.DataFrame({"window": [100, 300, None]}))
+    'the mean over the last 100 to 300 rounds'
+    """
+    windows = frame["window"].dropna() if "window" in frame else pd.Series()
+    if windows.empty:
+        return ""
+    least, most = int(windows.min()), int(windows.max())
+    if most == 1:
+        return "of the last round"
+    return f"the mean over the last {f'{least} to {most}' if least < most else most} rounds"
 
 
 def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:

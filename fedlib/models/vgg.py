@@ -19,9 +19,9 @@ class VGG11(Architecture):
     """Eight 3x3 convolutions and three dense layers for 32x32 images; 9,750,922 parameters.
 
     AdaFedAdam's text says "VGG11 with slight modifications" and leaves the architecture to its
-    Figure 4, whose content is lost. The setup is otherwise FedNova's, so this is the network of
-    FedNova's published code: no batch normalisation, and a head of dropout-512-ReLU twice before
-    the last layer. Dense layers start as torch's do.
+    Figure 4, which our text copy of the paper lacks. The setup is otherwise FedNova's, so this is
+    the network of FedNova's published code: no batch normalisation, and a head of
+    dropout-512-ReLU twice before the last layer. Dense layers start as torch's do.
 
     Args:
         classes: numbers in an output.

@@ -1,25 +1,27 @@
 """What the four papers print: every table as a CSV, every stated setting as TOML.
 
-The numbers were transcribed from the papers' texts and are kept as they were read, contradictions
-included (the TOML files list those under ``consistency`` and ``versions``).
+The numbers were transcribed from text copies of the papers and are kept as they were read there,
+contradictions included (the TOML files list those under ``consistency`` and ``versions``). What
+such a copy has lost is whole in the paper.
 Columns that need a word:
 
 ``status``
-    ``read`` is plainly legible. Other values say how an illegible cell was handled; its ``note``
-    gives the evidence, and ``unclear_cells.csv`` lists them all. An empty value was not recovered.
+    ``read`` is plainly legible in our copy. Other values say how another cell was handled; its
+    ``note`` gives the evidence, and ``unclear_cells.csv`` lists them all. An empty value was not
+    recovered.
 ``mean``, ``std`` (adafedadam)
     the printed ``a ± b``; the *metric* named ``std`` is the paper's spread over clients.
 ``accuracy``, ``diff_from_best`` (delta_sgd)
     their sum is the best accuracy of the column, to ±0.1: the paper took differences before
     rounding. ``accuracy_min`` and ``accuracy_max`` span the defensible readings; ``raw_cell``,
-    ``acc_as_read`` and ``diff_as_read`` hold the characters of the text, ``?`` where illegible.
+    ``acc_as_read`` and ``diff_as_read`` hold the characters of our copy, ``?`` where illegible.
 ``nonconvex_text``, ``pl_text``, ``needs`` (mime)
     the rates as plain text, and what the footnotes ask for, in words.
 ``SGD_decay``, ``SGDM_decay`` (delta_sgd)
     the paper's SGD and SGDM with a falling step size.
 
 In the TOML files a key ending in ``_derived`` is arithmetic or inference, ``_raw`` the characters
-of a damaged text, and 000 to 004 number the texts (000 and 001: two versions of the fedopt paper).
+of our copy, and 000 to 004 number the copies (000 and 001: two versions of the fedopt paper).
 """
 
 from __future__ import annotations

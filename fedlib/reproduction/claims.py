@@ -198,7 +198,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
 
 def printed(id: str) -> Verdict:
     """The verdict of the papers' printed numbers on a claim; statements about curves, and about
-    numbers that were lost, are left out.
+    numbers that our text copies of the papers lack, are left out.
     """
     evidence = EVIDENCE[id]
     frames: list[tuple[Any, pd.DataFrame]] = []

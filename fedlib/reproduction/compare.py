@@ -30,7 +30,7 @@ TOLERANCE = 1.5
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "cannot be told"
 
 # What a comparison's frame says beyond the two numbers and their settings.
-VERDICT = ("printed_spread", "splits", "splits_std", "chance", "window", "repeats", "outcome")
+VERDICT = ("printed_spread", "splits", "splits_std", "chance", "repeats", "outcome")
 COLUMNS = ["paper", "item", "task", "row", "column", "algorithm", "metric", "printed"]
 COLUMNS += ["printed_spread", "ours", "ours_std", "seeds", "splits", "splits_std", "window"]
 COLUMNS += ["difference", "chance", "ours_unweighted", "repeats", "outcome", "preset", "rounds"]
@@ -71,11 +71,12 @@ def compare(store: Store | None = None) -> pd.DataFrame:
 
     Returns:
         one row per printed cell: paper, item, task, row and column (as printed), algorithm, metric,
-        printed (NaN if illegible), printed_spread (its ±; NaN without), ours (mean over seeds, and
-        over splits of the clients' data where several were trained on), ours_std (over the seeds of
-        one split, n - 1), seeds and splits (how many), splits_std (over splits, n - 1; 0 of one),
-        window (over how many last rounds ours is a mean), difference (ours - printed), chance (two
-        standard deviations of what chance alone puts between the two, see :func:`cells`),
+        printed (NaN: our text copy of the paper lacks it), printed_spread (its ±; NaN without),
+        ours (mean over seeds, and over splits of the clients' data where several were trained on),
+        ours_std (over the seeds of one split, n - 1), seeds and splits (how many), splits_std (over
+        splits, n - 1; 0 of one), window (over how many last rounds ours is a mean), difference
+        (ours - printed), chance (two standard deviations of what chance alone puts between the two,
+        see :func:`cells`),
         ours_unweighted (clients count alike instead of by their examples), repeats (the table that
         printed a number of the same runs before, "" if none did), outcome (``"agrees"``,
         ``"differs"``, ``"cannot be told"``, see :func:`outcome`; "" where they are not compared:

@@ -151,7 +151,7 @@ def printed_curves(
     title = title or style.name(paper["label"])
     below = scale(histories, {"rounds": rounds})
     if lead is not None:
-        finals = [run.final(drawn.series, split, drawn.window) for run in histories]
+        finals = [run.final(drawn.series, split, drawn.over(run)) for run in histories]
         ends = drawn.factor * pd.Series(finals).groupby(list(map(by, histories))).mean()
         title = ": ".join(filter(None, [title, lead(ends, drawn.smaller)]))
         below = ", ".join(part for part in below.split(", ") if CUT.search(part))
@@ -164,7 +164,7 @@ def printed_curves(
         title=title,
         log_y=drawn.smaller,  # errors fall by orders of magnitude
         by=by,
-        window=drawn.window,
+        window=drawn.over,
         shown=below,
         legend=legend,
         ax=ax,

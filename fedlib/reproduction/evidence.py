@@ -185,8 +185,10 @@ def part_of(run: History) -> str:
 
 
 def mean_final(runs: Sequence[History], metric: str = "accuracy") -> float:
-    """:meth:`History.final` of a test metric, over the seeds; NaN if one diverged."""
-    return fmean(run.final(metric) for run in runs)
+    """A test metric at the end, over the rounds by which claims are judged (:func:`late`), and over
+    the seeds; NaN if one diverged.
+    """
+    return fmean(run.final(metric, window=late(run)) for run in runs)
 
 
 def numbers(
@@ -237,7 +239,7 @@ def per(*keys: str, **columns: Key) -> partial[pd.DataFrame]:
 
 def printed(paper: str, item: str) -> pd.DataFrame:
     """The frame of a printed table: :func:`fedlib.reproduction.tables.find`, without the numbers
-    that were lost.
+    that our text copy of the paper lacks.
     """
     cells = find(paper, item).dropna(subset="printed")
     unit = cells["metric"].map(lambda metric: 0.01 if METRICS[metric].factor == 100 else 1.0)

@@ -44,7 +44,7 @@ PAPER: Preset = {
     "test_examples": ALL,
     "network": "paper",
     "width": 1.0,
-    # These two are illegible in the text: the authors' code has them.
+    # Our text copy of the paper lacks these two: the authors' code has them.
     "clients_per_round": 10,
     "batch_size": 64,
     "local_epochs": FEDERATED["local_epochs"],
@@ -84,10 +84,10 @@ def load(given: Given) -> Task:
     """100 clients of 500 examples with labels from Dirichlet(alpha), 10 a round, batches of 64.
 
     500 rounds on MNIST, 1000 on Fashion-MNIST, 2000 on the others. Sources: Delta-SGD section 4 and
-    appendix B; its authors' code for what is illegible or left out: for CIFAR random crops after
-    padding by 4, flips, pixels shifted and scaled by channel. A client's examples are drawn with
-    replacement, so clients overlap. The server evaluates on the whole test set, which is one client
-    here.
+    appendix B; its authors' code for what that or our text copy leaves out: for CIFAR random crops
+    after padding by 4, flips, pixels shifted and scaled by channel. A client's examples are drawn
+    with replacement, so clients overlap. The server evaluates on the whole test set, which is one
+    client here.
 
     Options:
         seed: of the partition.

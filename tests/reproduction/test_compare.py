@@ -9,8 +9,10 @@ import pytest
 
 import fedlib
 from fedlib import algorithms, papers, plans, tasks
-from fedlib.reproduction import tables
+from fedlib.figures import learning_curves
+from fedlib.reproduction import evidence, tables
 from fedlib.reproduction.compare import cells, compare
+from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.matching import printed_settings
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results import Store
@@ -99,6 +101,23 @@ def test_fedopt_averages_the_last_100_rounds_over_seeds(run):
     assert row["difference"] == pytest.approx(72.5 - 77.4)
     assert (row["preset"], row["rounds"], row["printed_rounds"]) == ("paper", 4000, 4000)
     assert row["data"] == "real" and row["note"] == ""
+
+
+def test_tables_claims_pages_and_notebooks_have_one_window(run):
+    """The last 100 rounds, or as many as have six evaluations: 150, if every 25th was evaluated."""
+    levels = [0.1] * 250 + [0.9] * 149 + [0.3]
+    thin = run("fedavg", levels, rounds=1000, eval_every=25)
+    mean = (149 * 0.9 + 0.3) / 150
+    row = fedavg(thin)
+    assert row["window"] == 150 and row["ours"] == pytest.approx(100 * mean)
+    assert evidence.mean_final([thin]) == pytest.approx(mean)
+    thin.frame = thin.frame.replace({"metric": {"mse_x1000": "loss"}})
+    (collected,) = outcomes.collect([thin])["performance"]
+    assert collected == pytest.approx(100 * mean)
+    frame = evidence.numbers([thin]).query("metric == 'accuracy' and late")
+    assert frame["value"].mean() == pytest.approx(mean) and len(frame) == 150
+    line = learning_curves([thin], window=METRICS["accuracy"].over)[1]["line"]
+    assert line.iloc[-1] == pytest.approx(100 * mean)
 
 
 @pytest.mark.parametrize("splits", [("test",), ("test", "local")])

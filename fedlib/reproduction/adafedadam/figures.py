@@ -30,7 +30,7 @@ from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
 from fedlib.reproduction.adafedadam.tables import BETAS
 from fedlib.reproduction.entry import Entry, of_task, of_these, printed_curves, printed_entry
 from fedlib.results.reading import hyperparameter, split_of
-from fedlib.results.selection import winners
+from fedlib.results.selection import late, winners
 from fedlib.tasks import Task, load_task
 
 
@@ -103,13 +103,15 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
         examples, error_alike and rsd_alike (clients alike), worst30_alike (mean accuracy in
         percent of the worst 30 % of the clients, alike), seeds, dominated: whether one of
         AdaFedAdam's rows has no larger error and no larger rsd, and one of them smaller;
-        printed_error and printed_rsd of Table 5. Means over :meth:`History.window`, over all local
-        data where all runs have them, see :func:`fedlib.results.reading.split_of`.
+        printed_error and printed_rsd of Table 5. Means over the rounds of
+        :func:`fedlib.results.selection.late`, over all local data where all runs have them, see
+        :func:`fedlib.results.reading.split_of`.
     """
     split, rows = split_of(*histories), []
     for history in best_fedprox(histories):
         mean, spread, mean_alike, spread_alike, worst = (
-            history.final(name, split) for name in (*WEIGHTED, *ALIKE, "accuracy_worst_30")
+            history.final(name, split, late(history))
+            for name in (*WEIGHTED, *ALIKE, "accuracy_worst_30")
         )
         weighted = 100 * (1 - mean), spread / (1 - mean)
         alike = 100 * (1 - mean_alike), spread_alike / (1 - mean_alike)
@@ -147,8 +149,8 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             for alpha, part in curves.groupby("setting"):
                 label = f"α = {alpha:g}"
                 ax.plot(part["round"], part[name], color=colors[alpha], label=label)
-            late = curves.loc[curves["round"] > LATE * curves["round"].max(), name]
-            ax.set(xlabel="round", xlim=(0, curves["round"].max()), ylim=_around(late))
+            seen = curves.loc[curves["round"] > LATE * curves["round"].max(), name]
+            ax.set(xlabel="round", xlim=(0, curves["round"].max()), ylim=_around(seen))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
             style.titled(ax, title, "AdaFedAdam, " + scale(adafedadam), small=small(histories))
             style.label_ends(ax, alike=0.0, numbers=False)

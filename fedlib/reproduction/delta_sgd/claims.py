@@ -50,7 +50,7 @@ def compared(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
 
     Raises:
         Missing: of a column Delta-SGD's runs or another's that another column has; or all others'.
-            What was lost of a printed column may be missing.
+            What our text copy of the paper lacks of a printed column may be missing.
     """
     end = finals(frame, "accuracy", *keys, *COLUMN, "algorithm")
     names = end.index.to_frame()["algorithm"].unstack("algorithm")
