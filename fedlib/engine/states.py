@@ -335,8 +335,8 @@ def remembered(population: int, cohort: int, rounds: int, size: int) -> int:
     ``size`` for each: of the clients that uniform cohorts are expected to have seen in the end.
 
     Example:
-        >>> remembered(500, 10, 4000, 100) == 500 * 100 > remembered(342_477, 50, 1500, 100)
-        True
+        >>> remembered(500, 10, 4000, 100), remembered(342_477, 50, 1500, 1)
+        (50000, 67361)
     """
     unseen = (1 - min(1.0, cohort / population)) ** rounds
     return math.ceil(population * (1 - unseen)) * size
