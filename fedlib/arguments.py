@@ -60,6 +60,7 @@ WORDS = {
     "NonNegative": "a finite number >= 0",
     "Decay": "0 <= value < 1",
     "bool": "true or false",
+    "Schedule": "a function (round, rounds) -> factor",
     "ArrayLike": "an array of numbers or words",
     "Numbers": "an array of real numbers",
     "Root": "a folder",

@@ -34,6 +34,12 @@ def float_fields(component: Any) -> set[str]:
     return {name for name, hint in hints.items() if float in (hint, *get_args(hint))}
 
 
+def _named(function: Any) -> str:
+    """A function by its name and its version; without one it is of this process."""
+    version = getattr(function, "version", "") or f"{id(function)} of its process"
+    return f"{getattr(function, '__qualname__', type(function).__name__)} {version}"
+
+
 @dataclass(frozen=True)
 class Component:
     """Base of client optimizers, server optimizers, objectives and algorithms.
@@ -69,7 +75,8 @@ class Component:
             value = getattr(self, field.name)
             if field.name in self.HISTORICAL and value == self.HISTORICAL[field.name]:
                 continue
-            described[field.name] = value.describe() if isinstance(value, Component) else value
+            value = value.describe() if isinstance(value, Component) else value
+            described[field.name] = _named(value) if callable(value) else value
         return described
 
     def versions(self) -> list[tuple[type, str]]:
@@ -85,6 +92,12 @@ class Component:
                 classes += part.versions()
         return classes
 
+    def functions(self) -> list[Any]:
+        """The functions among the fields of this component and of its parts."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        parts = [part.functions() for part in values if isinstance(part, Component)]
+        return sum(parts, [value for value in values if callable(value)])
+
     def structure(self) -> str:
         """Everything about this component but the values of its floats."""
 
@@ -94,7 +107,8 @@ class Component:
             return "float" if isinstance(value, float) else value
 
         # Two classes of one name, as of a notebook's cell that was changed, are no one program.
-        return repr((blank(self.describe()), [id(kind) for kind, _ in self.versions()]))
+        code = [kind for kind, _ in self.versions()] + self.functions()
+        return repr((blank(self.describe()), list(map(id, code))))
 
     def program(self) -> str:
         """What two configurations must share to run in one batched program: their structure."""

@@ -88,6 +88,12 @@ def uniform(keys: Tensor, n: int) -> Tensor:
     return _shift_right(bits(keys, n), 40).to(torch.float32) * 2.0**-24
 
 
+def normal(keys: Tensor, n: int) -> Tensor:
+    """float32 ``[..., n]``, standard normal, for int64 ``keys`` ``[...]`` (Box, Muller 1958)."""
+    one, other = uniform(keys, 2 * n).tensor_split(2, -1)
+    return torch.sqrt(-2 * torch.log1p(-one)) * torch.cos(2 * math.pi * other)
+
+
 def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
     """Integers ``[..., n]``, uniform on 0..65535: four lanes out of each hashed word, for masks.
 

@@ -16,18 +16,23 @@ A round, for the clients of the cohort that have examples:
 4. ``server_update`` with the weighted mean of the reports.
 
 What the server's functions draw from torch's, NumPy's or Python's random numbers is a function of
-the run's seed and the round, the same for all configurations. Clients draw by ``batch.keys``, see
-:mod:`fedlib.randomness`; other draws of theirs are refused.
+the run's seed and the round, the same for all configurations. Clients draw by ``batch.keys``, or
+by ``client.keys``, see :mod:`fedlib.randomness`; other draws of theirs are refused.
+
+A method knows the parameters' places in ``x`` by ``self.layout``, and in the server's functions the
+round by ``self.progress``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
+from fedlib import randomness
 from fedlib.component import Component, State
 from fedlib.errors import undefined
 
@@ -92,6 +97,8 @@ class Client:
         population: how many clients there are.
         memory: what it kept from its last round (``client_enroll``, ``client_remember``).
         measured: what it kept of ``client_measure`` in this round; nothing in halves.
+        number: which client of the task it is, from 0; a whole number in a scalar's shape.
+        key: of this run and round; :attr:`keys` are the client's.
     """
 
     examples: Tensor
@@ -102,6 +109,25 @@ class Client:
     population: int = 1
     memory: State = field(default_factory=dict)
     measured: State = field(default_factory=dict)
+    number: Tensor = field(default_factory=lambda: torch.zeros(1, 1, 1, dtype=torch.int64))
+    key: int = 0
+
+    @property
+    def keys(self) -> Tensor:
+        """Keys, int64 scalars, for draws of this client in this round.
+
+        As a field of its state they serve in ``client_final``, for instance
+        ``randomness.normal(state["keys"][..., 0], n)``, which is ``[M, 1, n]``.
+        """
+        base = torch.full_like(self.number, self.key)
+        return randomness.fold(randomness.fold(base, self.number), 4)
+
+
+class Part(NamedTuple):
+    """Where a parameter lies in ``x``: ``x[..., slice]`` has its numbers, in this shape."""
+
+    slice: slice
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -115,6 +141,11 @@ class Algorithm(Component):
         >>> fedlib.Scaffold().communication(size=1000)  # floats down and up
         (2000, 2000)
     """
+
+    # Of the model that trains: a parameter's name -> where it lies in ``x``.
+    layout: ClassVar[Mapping[str, Part]] = {}
+    # In the server's functions: the round that is on, from 0, and how many there are.
+    progress: ClassVar[tuple[int, int]] = (0, 1)
 
     @property
     def remembers(self) -> bool:
@@ -139,6 +170,13 @@ class Algorithm(Component):
     @property
     def uniform(self) -> bool:
         """Whether all clients of a cohort count the same, whatever their weights."""
+        return False
+
+    @property
+    def single_reports(self) -> bool:
+        """Whether :meth:`server_update` gets the clients' reports ``[M, C, .]`` themselves, in the
+        order of the clients' numbers, in place of their weighted mean: for a median, say.
+        """
         return False
 
     @property
@@ -183,7 +221,10 @@ class Algorithm(Component):
         return {}
 
     def server_update(self, server: State, mean: State) -> State:
-        """The server's state after a round, from the weighted mean of the clients' reports."""
+        """The server's state after a round, from the weighted mean of the clients' reports.
+
+        With :attr:`single_reports` from all of them.
+        """
         raise undefined(self, "server_update")
 
     def communication(self, size: int) -> tuple[int, int]:

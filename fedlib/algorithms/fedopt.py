@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -10,6 +11,7 @@ from fedlib.algorithms.base import State
 from fedlib.algorithms.local import LocalTraining
 from fedlib.optimizers import client as clients
 from fedlib.optimizers import server as servers
+from fedlib.optimizers.schedules import Schedule, factor, require_schedule
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,10 @@ class FedOpt(LocalTraining):
         objective: the local objective; ``fedlib.Proximal(mu)`` makes it FedProx's and
             ``fedlib.Moon(mu)`` MOON's.
         client_schedule: factor on the client learning rate per round: ``"constant"``,
-            ``"exp_decay"`` (FedOpt E.6), ``"exp_decay_thirds"`` (that for any number of rounds) or
-            ``"step_decay"``.
+            ``"exp_decay"`` (FedOpt E.6), ``"exp_decay_thirds"`` (that for any number of rounds),
+            ``"step_decay"``, or a function of the round, from 0, and of how many there are. Runs of
+            a function are stored only where it has a ``version``, as classes of yours.
+        server_schedule: the same for the server's learning rate.
 
     Example:
         >>> import fedlib
@@ -39,6 +43,13 @@ class FedOpt(LocalTraining):
 
     client: clients.ClientOptimizer = field(default_factory=clients.SGD)
     server: servers.ServerOptimizer = field(default_factory=servers.SGD)
+
+    server_schedule: str | Schedule = field(default="constant", kw_only=True)
+    HISTORICAL: ClassVar[dict[str, Any]] = {"server_schedule": "constant"}
+
+    def validate(self) -> None:
+        super().validate()
+        require_schedule("server_schedule", self.server_schedule)
 
     def program(self) -> str:
         """The structure without the server's: servers may differ where the clients' work is one.
@@ -52,4 +63,7 @@ class FedOpt(LocalTraining):
 
     def server_update(self, server: State, mean: State) -> State:
         x, optimizer = self.server.step(server["x"], -mean["delta"], server["optimizer"])
+        if self.server_schedule != "constant":  # the rate is a factor of every server's step
+            share = factor(self.server_schedule, *self.progress)
+            x = server["x"] + share * (x - server["x"])
         return {"x": x, "optimizer": optimizer}

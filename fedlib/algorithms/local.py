@@ -11,9 +11,9 @@ from torch import Tensor
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.objectives import Objective
 from fedlib.component import NonNegative
-from fedlib.errors import Error, require_known
+from fedlib.errors import Error
 from fedlib.optimizers import client as clients
-from fedlib.optimizers.schedules import SCHEDULES
+from fedlib.optimizers.schedules import Schedule, factor, require_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,10 @@ class LocalTraining(Algorithm):
 
     client: clients.ClientOptimizer = field(default_factory=clients.SGD)
     objective: Objective = field(default_factory=Objective)
-    client_schedule: str = "constant"
+    client_schedule: str | Schedule = "constant"
 
     def validate(self) -> None:
-        require_known("client_schedule", self.client_schedule, SCHEDULES)
+        require_schedule("client_schedule", self.client_schedule)
         if self.client_schedule != "constant" and not self.client.takes_lr:
             raise Error(
                 f"client_schedule is {self.client_schedule!r}, but {type(self.client).__name__} "
@@ -56,13 +56,13 @@ class LocalTraining(Algorithm):
         return memory
 
     def client_init(self, server: State, client: Client) -> State:
-        factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
+        rate = factor(self.client_schedule, client.round, client.rounds) * self.client.lr
         x, memory = server["x"], dict(client.memory)
         kept = memory.pop("optimizer", None)
         return {
             "x": x,
             "anchor": x,
-            "lr": factor * self.client.lr * torch.ones_like(x[..., :1]),
+            "lr": rate * torch.ones_like(x[..., :1]),
             "optimizer": self.client.init(x) if kept is None else kept,
             "memory": memory,
         }
@@ -110,11 +110,11 @@ class OwnSteps(Algorithm):
     """
 
     client_lr: NonNegative = 0.1
-    client_schedule: str = field(default="constant", kw_only=True)
+    client_schedule: str | Schedule = field(default="constant", kw_only=True)
 
     def validate(self) -> None:
-        require_known("client_schedule", self.client_schedule, SCHEDULES)
+        require_schedule("client_schedule", self.client_schedule)
 
     def rate(self, client: Client) -> float:
         """The clients' learning rate in this round; a tensor where ``client_lr`` is one."""
-        return SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr
+        return factor(self.client_schedule, client.round, client.rounds) * self.client_lr

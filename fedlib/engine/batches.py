@@ -440,10 +440,11 @@ class Feed:
         return counted * torch.from_numpy(scale).to(self.dtype)[plan.row].unsqueeze(1)
 
     def counts(self, clients: np.ndarray, round: Round) -> dict[str, Tensor]:
-        """The examples and the steps of ``clients [M]``, on the host."""
+        """The examples, the steps and the numbers of ``clients [M]``, on the host."""
         return {
             "examples": torch.as_tensor(self.data.sizes[clients], dtype=self.dtype),
             "steps": torch.as_tensor(round.steps_of(clients), dtype=self.dtype),
+            "number": torch.from_numpy(clients.astype(np.int64)),
         }
 
     def client(
@@ -467,6 +468,8 @@ class Feed:
             population=len(self.data),
             memory=memory or {},
             measured=measured or {},
+            number=sent["number"].view(-1, 1, 1),
+            key=randomness.key(self.seeds["batches"], "batches", round.number),
         )
 
 

@@ -119,6 +119,13 @@ def unnamed(run: Configured) -> str:
                 f"class {kind.__name__} of {run.config.algorithm} is not fedlib's and names no "
                 "version; give it version: ClassVar[str] = '1', another whenever you change it"
             )
+    for function in run.method.functions():
+        if not getattr(function, "version", ""):
+            name = getattr(function, "__name__", type(function).__name__)
+            return (
+                f"function {name} of {run.config.algorithm} names no version; give it "
+                f"{name}.version = '1', another whenever you change it"
+            )
     return ""
 
 

@@ -177,8 +177,8 @@ def frame_of(histories: Sequence[History], columns: Sequence[Mapping[str, Any]])
     for history, named in zip(histories, columns, strict=True):
         rows = len(history.frame)
         whole = {
-            name: [tuple(np.asarray(value).tolist())] * rows if np.ndim(value) else value
-            for name, value in named.items()  # a list is one value, of every row
+            name: [tuple(np.asarray(value).tolist()) if np.ndim(value) else value] * rows
+            for name, value in named.items()  # a list is one value, of every row; so is a function
         }
         frame = history.frame.assign(**whole, diverged=history.diverged)
         frames.append(frame.astype({"diverged": "float64"}))

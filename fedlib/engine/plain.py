@@ -63,6 +63,7 @@ class Plain:
         """
         act, memory = getattr(self, phase), work.measured if phase == "measure" else work.memory
         count, total, seen = len(work.methods), State(), 0.0
+        reports, apart = list[State](), phase == "train" and work.method.single_reports
         loss = torch.zeros(count, dtype=self.feed.dtype, device=self.feed.device)
         for client in np.concatenate(chunks).tolist():
             outcomes = [act(self._alone(work, c), client, c) for c in range(count)]
@@ -70,11 +71,16 @@ class Plain:
                 places = memory.reserve(np.array([client]))
                 memory.put(places, map_state(_side_by_side, *(each.memory for each in outcomes)))
             report = map_state(_side_by_side, *(each.report for each in outcomes))
+            if apart:
+                reports.append(report)
             weight = float(work.weights[client])
             report = map_state(lambda t, weight=weight: weight * t.squeeze(0), report)
             total = map_state(torch.add, total, report) if total else report
             loss = loss + torch.cat([each.loss for each in outcomes])
             seen += outcomes[0].seen
+        if apart:
+            total = map_state(lambda *parts: torch.cat(parts), *reports)
+            return Sums(total, loss, seen, clients=np.concatenate(chunks))
         return Sums(total, loss, seen)
 
     def _alone(self, work: Work, c: int) -> Work:

@@ -8,6 +8,7 @@ that ``vmap`` cannot run, such as ``torch.nn.GRU``).
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from fedlib import process, randomness
+from fedlib.algorithms.base import Part
 from fedlib.errors import Error
 from fedlib.models import layers
 from fedlib.models.batch_norm import BatchNorm2d
@@ -241,6 +243,12 @@ class FlatModel(Vector):
             self.vmaps &= not (hooked or isinstance(module, BatchNorm2d))
             if getattr(module, "scale_grad_by_freq", False):  # counts padding, and other rows
                 self.see_real_examples_only()
+
+    def layout(self) -> dict[str, Part]:
+        """Where each parameter lies in a vector ``x [..., P]``."""
+        ends = itertools.accumulate(self.sizes, initial=0)
+        places = map(slice, *zip(*itertools.pairwise(ends), strict=True))
+        return dict(zip(self.names, map(Part, places, map(tuple, self.shapes)), strict=True))
 
     def see_real_examples_only(self) -> None:
         """Give the model no padding: it looks across its batch. Its rows then go one by one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,10 @@ class Training:
         model: FlatModel,
         chunk_clients: int,
     ) -> None:
-        self.config, self.methods, self.feed, self.backend = config, methods, feed, backend
+        self.config, self.feed, self.backend = config, feed, backend
+        self.methods = [copy.copy(method) for method in methods]
+        self._stacked: tuple[list[int], Algorithm] | None = None
+        self._tell("layout", model.layout())
         self.model, self.chunk_clients = model, chunk_clients
         self.examples = feed.data.sizes
         weights = torch.from_numpy(feed.data.client_weights())
@@ -69,7 +72,6 @@ class Training:
         self.memory = ClientStates(len(self.examples), feed.device, self._home())
         self.measured = ClientStates(len(self.examples), feed.device)
         self.floats, self.named = (0, 0), 0
-        self._stacked: tuple[list[int], Algorithm] | None = None
         # Of a class that is not fedlib's: which of the server's functions draw random numbers.
         self._brought, self._draws = bool(methods[0].versions()), dict[str, bool]()
 
@@ -80,6 +82,12 @@ class Training:
         config, population = self.config, len(self.examples)
         numbers = remembered(population, config.clients_per_round, config.rounds, self.model.size)
         return home(self.feed.device, len(self.methods) * numbers, self.feed.dtype.itemsize)
+
+    def _tell(self, name: str, value: Any) -> None:
+        """Let the methods know something that is no field of theirs."""
+        for method in (*self.methods, *(self._stacked or ())[1:]):
+            if name not in {field.name for field in fields(method)}:
+                object.__setattr__(method, name, value)
 
     def stack(self, alive: list[int]) -> Algorithm:
         """The configurations at these positions as one method with hyperparameters ``[C, 1]``."""
@@ -126,8 +134,11 @@ class Training:
         loss = trained.loss / trained.seen
         if not self._weight(training):
             return server, loss
-        mean = self._mean(trained, training)
-        updated = self.serve("server_update", alive, number, work.server, mean)
+        if trained.clients is None:
+            mean = sent = self._mean(trained, training)
+        else:
+            sent, mean = self._apart(trained, trained.clients)
+        updated = self.serve("server_update", alive, number, work.server, sent)
         return carry_statistics(mean, updated), loss
 
     def serve(self, deed: str, alive: list[int], number: int, *given: Any) -> State:
@@ -142,16 +153,24 @@ class Training:
         Raises:
             Error: it is no function of its arguments, or not of each configuration's own.
         """
-        function = getattr(self.stack(alive), deed)
+        method = self.stack(alive)
+        apart = deed == "server_update" and method.single_reports
+        self._tell("progress", (number, self.config.rounds))
+
+        def function(*given: Any, method: Algorithm = method) -> State:
+            if apart:
+                given = *given[:-1], map_state(lambda t: t.transpose(0, 1), given[-1])
+            made: State = getattr(method, deed)(*given)
+            return made
+
         if not self._brought:
-            return function(*given)  # type: ignore[no-any-return]
+            return function(*given)
         key, count = randomness.key(self.config.seeds["sampling"], deed, number), len(alive)
 
         def alone(place: int, given: Sequence[Any]) -> State:
             method = self._stack([alive[place]])
             process.seed(key)
-            made: State = getattr(method, deed)(*(kept([place], part, count) for part in given))
-            return made
+            return function(*(kept([place], part, count) for part in given), method=method)
 
         def together(given: Sequence[Any]) -> State:
             if not self._draws[deed] or count == 1:
@@ -204,6 +223,20 @@ class Training:
         """The weighted mean of what ``clients`` sent."""
         weight = self._weight(clients)
         return map_state(lambda t: t / weight, sums.reports)
+
+    def _apart(self, sums: Sums, clients: np.ndarray) -> tuple[State, State]:
+        """The reports by the clients' numbers, ``[C, M, .]``, and the running statistics' mean.
+
+        :meth:`serve` needs the configurations' axis first.
+        """
+        order = np.argsort(clients)
+        weights = self.weights[torch.from_numpy(clients[order])].to(self.feed.dtype)
+        places, weights = torch.from_numpy(order), weights / weights.sum()
+        reports = map_state(lambda t: t[places.to(t.device)].transpose(0, 1), sums.reports)
+        moved = reports.pop("statistics", None)
+        if moved is None:
+            return reports, {}
+        return reports, {"statistics": torch.einsum("m,cmp->cp", weights.to(moved.device), moved)}
 
     def _weight(self, clients: np.ndarray) -> float:
         """The sum of the clients' weights."""

@@ -52,19 +52,26 @@ class Sums:
         seen: how many examples that were.
         scale: what the reports of one client are still to be multiplied by, or None. Adding them
             does it on the way.
+        clients: whose reports these are, where they are kept apart: ``[M, C, .]``, not weighted.
     """
 
     reports: State
     loss: Tensor
     seen: float = 0.0
     scale: float | None = None
+    clients: np.ndarray | None = None
 
     def __iadd__(self, other: Sums) -> Sums:
+        self.loss += other.loss
+        self.seen += other.seen
+        if self.clients is not None and other.clients is not None:
+            self.clients = np.concatenate([self.clients, other.clients])
+            both = (self.reports, other.reports)
+            self.reports = map_state(lambda *parts: torch.cat(parts), *both)
+            return self
         self.scaled()
         factor = 1.0 if other.scale is None else other.scale
         map_state(lambda total, t: total.add_(t, alpha=factor), self.reports, other.reports)
-        self.loss += other.loss
-        self.seen += other.seen
         return self
 
     def scaled(self) -> Sums:
@@ -178,6 +185,11 @@ class Vectorized:
             require_axes(what, report, len(clients), runs, alone)
         report = carry_statistics(state, report)
         sums = self._sums(report, clients, work, sent)
+        if method.single_reports:
+            runs = len(work.methods)
+            apart = spread(report, len(clients))
+            sums.reports = map_state(lambda t: t.expand(-1, runs, -1).clone(), apart)
+            sums.scale, sums.clients = None, plan.clients
         if losses:
             sums.loss = sent["seen"] @ torch.cat(losses)
         sums.seen = float(self.feed.seen(plan).sum(dtype=torch.float64))
@@ -358,7 +370,8 @@ class Distributed:
         own, part = chunks[ranks.number() :: ranks.count()], None
         remembers = work.method.remembers and phase != "measure"
         if own:
-            sums, clients = self.worker.total(phase, work, own), np.concatenate(own)
+            sums = self.worker.total(phase, work, own)
+            clients = np.concatenate(own) if sums.clients is None else sums.clients
             memory = work.memory.get(work.memory.places(clients)) if remembers else {}
             state = {"reports": sums.reports, "loss": sums.loss, "memory": memory}
             part = ranks.moved(state, "cpu"), sums.seen, clients
@@ -368,7 +381,8 @@ class Distributed:
                 state, seen, clients = ranks.moved(sent[0], work.memory.device), *sent[1:]
                 if state["memory"] and rank != ranks.number():
                     work.memory.put(work.memory.reserve(clients), state["memory"])
-                totals.append(Sums(state["reports"], state["loss"], seen))
+                apart = clients if work.method.single_reports and phase == "train" else None
+                totals.append(Sums(state["reports"], state["loss"], seen, clients=apart))
         total: Sums = reduce(operator.iadd, totals)
         return total
 

@@ -1,8 +1,12 @@
-"""Client learning-rate schedules: a factor on ``client_lr`` for each round."""
+"""Learning-rate schedules: a factor on ``client_lr``, or on the server's rate, for each round."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+
+from fedlib.arguments import called, shown
+from fedlib.errors import Error, require_known
 
 Schedule = Callable[[int, int], float]
 
@@ -37,3 +41,25 @@ SCHEDULES: dict[str, Schedule] = {
     "exp_decay_thirds": exp_decay_thirds,
     "step_decay": step_decay,
 }
+
+
+def require_schedule(field: str, schedule: str | Schedule) -> None:
+    """Require a schedule that has a name, or a function (round, rounds) -> factor."""
+    if isinstance(schedule, str):
+        require_known(field, schedule, SCHEDULES)
+
+
+def factor(schedule: str | Schedule, round: int, rounds: int) -> float:
+    """The factor of a round, from 0, of ``rounds``.
+
+    Raises:
+        Error: a function of the user's fails, or gives no finite number.
+    """
+    if isinstance(schedule, str):
+        return SCHEDULES[schedule](round, rounds)
+    what = f"schedule {getattr(schedule, '__name__', schedule)}({round}, {rounds})"
+    value = called(what, schedule, round, rounds)
+    number = called(what, float, value)
+    if not math.isfinite(number):
+        raise Error(f"{what} gives {shown(value)}; it must be a finite factor")
+    return float(number)

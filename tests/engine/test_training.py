@@ -416,3 +416,123 @@ def test_reports_without_an_axis_are_refused(where, rates, monkeypatch):
     refused(
         rf"client_{where} of Squeezed gives examples of shape", fedlib.grid, TASK, Squeezed, **given
     )
+
+
+def halves(round, rounds):
+    return 0.5**round
+
+
+def test_a_schedule_of_ones_own_is_a_rate_each_round(store):
+    # Client's rate: as gradient descent with these rates; server's: as a rate a factor smaller.
+    A, b = np.ones((2, 1, 1)), np.array([[1.0], [3.0]])
+    task, how = fedlib.quadratic_task(A, b), {"rounds": 4, "dtype": "float64", "local_steps": 1}
+    x = 0.0
+    for round in range(4):
+        x += 0.3 * 0.5**round * (2 - x)
+    run = fedlib.run(task, "fedavg", client_lr=0.3, client_schedule=halves, **how)
+    assert float(run.params["x"]) == pytest.approx(x, abs=1e-12)
+    run = fedlib.run(task, "fedavg", client_lr=0.3, server_schedule=halves, **how)
+    assert float(run.params["x"]) == pytest.approx(x, abs=1e-12)
+    for name in ("fedadam", "fedyogi", "fedadagrad", "fedavgm"):
+        given = {"client_lr": 0.3, "server_lr": 0.1, **how}
+        run = fedlib.run(task, name, server_schedule=lambda round, rounds: 0.25, **given)
+        other = fedlib.run(task, name, **{**given, "server_lr": 0.025})
+        assert float(run.params["x"]) == pytest.approx(float(other.params["x"]), abs=1e-12)
+    two = [lambda round, rounds, rate=rate: rate for rate in (0.0, 1.0)]
+    frame = fedlib.grid(task, "fedavg", client_schedule=two, client_lr=[0.1, 0.2], rounds=2)
+    last = frame[(frame["round"] == 2) & (frame["metric"] == "loss") & (frame["split"] == "test")]
+    assert last.groupby("client_schedule", sort=False)["value"].nunique().tolist() == [1, 2]
+    refused("gives nan; it must be a finite", fedlib.run, task, "fedavg", client_schedule=min_nan)
+
+
+def min_nan(round, rounds):
+    return float("nan")
+
+
+def test_a_schedule_is_stored_by_its_version(store, quadratic, monkeypatch):
+    def digest(version):
+        monkeypatch.setattr(halves, "version", version, raising=False)
+        run = store.run(quadratic, "fedavg", rounds=1, local_steps=1, server_schedule=halves)
+        return run.config.digest
+
+    assert digest("") not in store.paths()
+    one, other = digest("1"), digest("2")
+    assert {one, other} == store.paths().keys() and one == digest("1")
+    plain = store.run(quadratic, "fedavg", rounds=1, local_steps=1)
+    assert "server_schedule" not in plain.config.method
+
+
+class Knows(fedlib.FedOpt):
+    """Client 2 does nothing, bias stays, clients add noise of their own, and the round counts."""
+
+    def client_init(self, server, client):
+        state = super().client_init(server, client)
+        return state | {"takes": (client.number != 2).to(state["x"]), "keys": client.keys}
+
+    def client_final(self, server, state):
+        noise = randomness.normal(state["keys"][..., 0], state["x"].shape[-1]).to(state["x"])
+        return {"delta": state["takes"] * (state["x"] - server["x"] + noise), "noise": noise}
+
+    def server_update(self, server, mean):
+        delta = mean["delta"].clone()
+        delta[..., self.layout["bias"].slice] = self.progress[0] * 1.0
+        new = super().server_update(server, {"delta": delta})
+        return new | {"noise": mean["noise"]}
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "plain", "parallel"])
+def test_a_method_knows_its_clients_its_places_and_its_round(backend):
+    how = {"rounds": 3, "backend": backend, "chunk_clients": 1, "client_lr": 0.0}
+    run = fedlib.run(TASK, Knows, server_lr=1.0, **how)
+    start = fedlib.run(TASK, Knows, **{**how, "rounds": 0})
+    assert torch.allclose(run.params["bias"] - start.params["bias"], torch.tensor(3.0))  # 0 + 1 + 2
+    sizes, moved = torch.tensor([23.0, 7, 30]), torch.zeros(21)
+    for round in range(3):
+        base = torch.tensor([randomness.key(0, "batches", round)])
+        keys = randomness.fold(randomness.fold(base, torch.arange(3)), 4)
+        noise = randomness.normal(keys, 21)
+        moved += (sizes[:2, None] * noise[:2]).sum(0) / sizes.sum()
+    weight = (run.params["weight"] - start.params["weight"]).flatten()
+    torch.testing.assert_close(weight, moved[:18], rtol=1e-4, atol=1e-5)
+
+
+def test_normal_numbers_are_normal():
+    draws = randomness.normal(torch.arange(200), 500)
+    assert draws.shape == (200, 500) and torch.isfinite(draws).all()
+    share = torch.special.ndtr(draws.double()).flatten().sort().values  # uniform then
+    assert (share - (torch.arange(100_000) + 0.5) / 100_000).abs().max() < 1.63 / 100_000**0.5
+    assert torch.corrcoef(draws[:, :2].T)[0, 1].abs() < 0.3
+
+
+class Median(fedlib.FedOpt):
+    """The server moves by the coordinates' median of what single clients send."""
+
+    single_reports = True
+    rates: ClassVar[list] = []
+
+    def server_update(self, server, reports):
+        self.rates.append(tuple(reports["delta"].shape))
+        median = reports["delta"].median(0).values
+        return super().server_update(server, {"delta": median})
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "plain", "parallel"])
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_a_server_may_see_single_reports(backend, chunk):
+    # Client i of five pulls to its own point; the median of steps is the step to the median.
+    points = torch.tensor([[0.0, 9], [1, 2], [50, 3], [3, -70], [2, 4]], dtype=torch.float64)
+    task = fedlib.quadratic_task(
+        torch.ones(5, 2, 1) * torch.eye(2), points, weights=[5, 1, 2, 1, 1]
+    )
+    how = {"rounds": 3, "local_steps": 1, "dtype": "float64", "backend": backend}
+    Median.rates.clear()
+    run = fedlib.run(task, Median, client_lr=0.5, chunk_clients=chunk, **how)
+    x = np.zeros(2)
+    for _ in range(3):
+        x = x + np.median(0.5 * (points.numpy() - x), axis=0)
+    np.testing.assert_allclose(run.params["x"], x, atol=1e-12)
+    assert set(Median.rates) == {(5, 1, 2)}
+    frame = fedlib.grid(task, Median, client_lr=[0.1, 0.5, 0.2, 0.3, 0.4], **how)
+    alone = run.series("loss").iloc[-1]
+    last = frame[(frame["client_lr"] == 0.5) & (frame["metric"] == "loss")]["value"].iloc[-1]
+    assert last == pytest.approx(alone, abs=1e-12)
