@@ -443,7 +443,7 @@ RESERVED = (
     "error_rsd",
 )
 # Splits of a history's frames beside the data in ``Task.evaluated``.
-SPLITS = ("train", "test", "communication")
+SPLITS = ("train", "test", "communication", "personal")
 # What of a task decides its numbers.
 PARTS = set("model train test loss metrics transform reduction l2 cohorts pool evaluated".split())
 PARTS.add("by_weights")

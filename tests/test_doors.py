@@ -35,7 +35,7 @@ def failing():
 
 @dataclass(frozen=True)
 class Ruled(Slipped):
-    rule: object = print
+    rule: object = ...
 """
 TASKS = """
 import fedlib

@@ -2,16 +2,20 @@
 
 import ast
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fedlib
 from tests.algorithms.quadratics import cohort, descend, end, problem
 
 GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
 M, D = 6, 4
+ROBUST = ("Attacked", "Median", "Trimmed", "Krum")
 
 
 def ran(page, parts=slice(None)):
@@ -54,6 +58,34 @@ def test_feddyn(tmp_path, monkeypatch):
     fedavg, feddyn = names["runs"]
     assert feddyn.series().iloc[-1] > feddyn.series().iloc[0]
     assert feddyn.diverged is None and fedavg.diverged is None
+
+
+def test_recipes():
+    made = ran("recipes")
+    task, run = made["task"], partial(fedlib.run, rounds=8, client_lr=0.3)
+    assert made["decayed"].config.method["server_schedule"] == "cosine 1"
+    assert len(made["scores"]) == 5 and made["scores"][-1][0] > 0.8
+    assert made["second"].series("loss")[0] == made["first"].series("loss").iloc[-1]
+    counts = made["some"].series("floats_up", "communication")
+    assert set(counts / 12) <= {0, 1, 2, 3, 4} and counts.nunique() > 1
+    assert made["slow"].series("loss").iloc[-1] < made["slow"].series("loss").iloc[0]
+    for changed in (made["decays"], made["weighted"], replace(task, model=made["Finetuned"])):
+        assert run(changed, "fedavg").diverged is None
+    images = torch.arange(2 * 40 * 3.0).view(2, 40, 1, 1, 3) * 255
+    keys = torch.arange(80).view(2, 40)
+    turned = (made["flipped"](images, keys) != made["flipped"](images, None))[..., 0].float().mean()
+    assert 0.3 < turned < 0.7
+    private = run(task, made["Private"])
+    assert not torch.equal(
+        private.params["bias"], run(task, made["Private"], noise=0.02).params["bias"]
+    )
+    # The attacker holds a part of the examples, which a mean counts.
+    robust = {name: run(task, made[name]) for name in ROBUST}
+    losses = {name: history.series("loss").iloc[-1] for name, history in robust.items()}
+    assert all(losses[name] < losses["Attacked"] for name in ROBUST[1:])
+    tuned, personal = made["tuned"], run(task, made["FedPer"]).clients
+    assert set(tuned["client"]) == {"zoe", "ann", "bob", "eve"}
+    assert {"test", "personal"} == set(personal["split"])
 
 
 def numpy_feddyn(seed, rounds, size, steps, client_lr, alpha):

@@ -227,6 +227,15 @@ class Algorithm(Component):
         """
         raise undefined(self, "server_update")
 
+    def client_model(self, server: State, memory: State) -> Tensor:
+        """The parameters ``[.., P]`` that a client uses itself, of what it remembers.
+
+        Where a method defines it, histories have the clients' metrics on their own test data as the
+        split ``personal``; a client that never took part uses the server's parameters.
+        """
+        x: Tensor = server["x"]
+        return x
+
     def communication(self, size: int) -> tuple[int, int]:
         """Floats that one training client receives and sends in a round, for ``size`` parameters.
 

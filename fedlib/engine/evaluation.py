@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,18 +12,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedlib import process
-from fedlib.arguments import called, checked
+from fedlib.arguments import called
 from fedlib.engine.batches import reads, transformed
 from fedlib.engine.config import RunConfig
-from fedlib.engine.device import resolve_device
 from fedlib.engine.fairness import fairness
-from fedlib.engine.fitting import Trial, each_examples, metrics_of, require_finite
+from fedlib.engine.fitting import each_examples, metrics_of
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
 from fedlib.losses import counted_labels
-from fedlib.task import ClientData, Metric, Task
+from fedlib.task import ClientData, Task
 
 # Input or output numbers per chunk: all configurations together see at most this many.
 CHUNK_NUMBERS = 4_000_000
@@ -43,6 +41,10 @@ class Evaluated:
 
     mean: dict[str, Tensor]
     clients: dict[str, Tensor]
+
+
+# The split of what clients' own models come to on the clients' own test data.
+PERSONAL = "personal"
 
 
 def evaluated(task: Task) -> dict[str, ClientData]:
@@ -148,116 +150,41 @@ class Evaluator:
         return max(BATCH, CHUNK_NUMBERS // numbers // BATCH * BATCH)
 
 
-@checked
-@process.alone()
-def evaluate(
-    task: Task,
-    params: Mapping[str, Tensor],
-    metrics: Mapping[str, Metric] | None = None,
-    data: ClientData | None = None,
-    *,
-    device: str = "auto",
-) -> dict[str, float]:
-    """The loss and metrics of trained parameters, over all examples of some data.
-
-    Args:
-        params: a history's ``params``.
-        metrics: per-example values, see :class:`fedlib.Task`; default the task's.
-        data: default the task's test data.
-        device: see :func:`fedlib.run`.
+class OwnModels:
+    """Evaluates a model of each client on the client's own test data.
 
     Raises:
-        Error: parameters of another model, data without examples, or metrics that do not fit.
-
-    Example:
-        >>> import fedlib
-        >>> task = fedlib.load_task("synthetic")
-        >>> history = fedlib.run(task, "fedavg", rounds=1)
-        >>> list(fedlib.evaluate(task, history.params))
-        ['loss', 'accuracy']
-    """
-    if metrics is not None:
-        task = replace(task, metrics=metrics)
-    data = task.test if data is None else data
-    if not data.sizes.sum():
-        raise Error("evaluate: these data have no examples")
-    model, where = _flat(task, params, device)
-    require_finite(task, "evaluated", data, model.dtype)
-    with model.evaluating():
-        Trial(task, model.model, model.dtype).check_losses("evaluated", data)
-    evaluator = Evaluator(task, model, where, data)
-    result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
-    return {name: float(value) for name, value in result.mean.items()}
-
-
-class Predictions(Tensor):
-    """The outputs ``[N, ...]`` of a model, a tensor whose results are ordinary tensors.
-
-    Attributes:
-        targets: ``[N, ...]`` of these examples; None of inputs that were given.
-        clients: the name of each example's client, ``[N]``; None likewise.
+        Error: the test data have other clients than the training data.
     """
 
-    targets: Tensor | None = None
-    clients: np.ndarray | None = None
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    def __init__(self, task: Task, model: FlatModel, device: torch.device) -> None:
+        if len(task.test) != len(task.train):
+            raise Error(
+                f"task {task.name}: {len(task.train)} clients train and {len(task.test)} test; "
+                "clients' own models need the test data of each, in the same order"
+            )
+        self.sizes, parts = task.test.sizes, task.test.parts
+        self.evaluators = {
+            client: Evaluator(task, model, device, ClientData(task.test.x, task.test.y, [part]))
+            for client, part in enumerate(parts)
+            if len(part)
+        }
 
+    def __call__(self, own: Callable[[int], Tensor]) -> Evaluated:
+        """Evaluate the models.
 
-@checked
-@process.alone()
-def predict(
-    task: Task, params: Mapping[str, Tensor], x: Any = None, *, device: str = "auto"
-) -> Predictions:
-    """The outputs ``[N, ...]`` of a trained model, on the CPU.
-
-    Args:
-        params: a history's ``params``.
-        x: raw inputs ``[N, ...]``, as the task's data have them; default the test examples, client
-            after client, in the order of ``task.test.index``. Those that no client of the test
-            data holds are not among them.
-        device: see :func:`fedlib.run`.
-
-    Returns:
-        a tensor; of the test examples its ``targets`` and ``clients`` are theirs, row by row.
-
-    Raises:
-        Error: parameters of another model, or no examples.
-
-    Example:
-        >>> import fedlib
-        >>> task = fedlib.load_task("synthetic")
-        >>> history = fedlib.run(task, "fedavg", rounds=1)
-        >>> outputs = fedlib.predict(task, history.params)
-        >>> float((outputs.argmax(1) == outputs.targets).float().mean()) == history.final()
-        True
-        >>> outputs.clients[0]
-        '0'
-    """
-    data = task.test
-    if x is not None:
-        if not isinstance(x, Tensor):
-            x = called("predict: x", torch.as_tensor, x)
-        if not x.dim() or not len(x):
-            raise Error("predict: x has no examples")
-        data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
-    model, where = _flat(task, params, device)
-    evaluator = Evaluator(task, model, where, data)
-    outputs: Tensor = called("predict: the model on x", evaluator.outputs, model.initial()[None])
-    made = outputs.squeeze(0).cpu().as_subclass(Predictions)
-    if x is None:
-        made.targets, made.clients = data.y[data.index], np.array(data.ids)[data.codes()]
-    return made
-
-
-def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:
-    where = resolve_device(device)
-    model = task.trained(params)
-    # Where none is trained, FlatModel says so.
-    dtype = next((p.dtype for p in model.parameters() if p.requires_grad), torch.float32)
-    flat = FlatModel(model, dtype, where)
-    if not (flat.carries_rows and task.described):
-        flat.plain = True  # nobody has tried it
-    return flat, where
+        Args:
+            own: gives a client's parameters ``[C, P]``.
+        """
+        found = {client: each(own(client)).mean for client, each in self.evaluators.items()}
+        sizes = torch.from_numpy(self.sizes[[*found]])
+        clients, mean = {}, {}
+        for name, some in next(iter(found.values())).items():
+            values = torch.stack([found[client][name] for client in found], 1)
+            clients[name] = values.new_full((len(values), len(self.sizes)), torch.nan)
+            clients[name][:, [*found]] = values
+            mean[name] = values @ sizes.to(some) / sizes.sum()
+        return Evaluated(mean, clients)
 
 
 class Recorder:
@@ -297,7 +224,7 @@ class Recorder:
         self, round: int, alive: list[int], result: Evaluated, split: str = "test"
     ) -> None:
         """Note the evaluation of the configurations ``alive``."""
-        data = evaluated(self.task)[split]
+        data = self.task.test if split == PERSONAL else evaluated(self.task)[split]
         columns = {name: values.tolist() for name, values in result.mean.items()}
         if len(data) > 1:
             for name in list(columns)[1:]:  # but the loss
@@ -340,7 +267,7 @@ class Recorder:
 
     def _clients(self, run: int) -> pd.DataFrame:
         """``client, split, metric, value, examples`` at one configuration's last evaluation."""
-        parts = evaluated(self.task)
+        parts = {**evaluated(self.task), PERSONAL: self.task.test}
         frames = [
             pd.DataFrame(
                 {

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from fedlib.engine.checkpoint import (
     stop_requests,
 )
 from fedlib.engine.config import DTYPES, Configured
-from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
+from fedlib.engine.evaluation import PERSONAL, Evaluator, OwnModels, Recorder, evaluated
 from fedlib.engine.history import History
 from fedlib.engine.plain import Plain
 from fedlib.engine.rows import FlatModel
@@ -144,6 +145,8 @@ class Program:
             split: Evaluator(self.task, self.model, device, data, ranks.shared)
             for split, data in evaluated(self.task).items()
         }
+        own = type(method).client_model is not Algorithm.client_model
+        self.own_models = OwnModels(self.task, self.model, device) if own else None
         self.record = Recorder(self.task, self.configs)
         rows = len(configured) * min(self.strategy.chunk_clients, config.clients_per_round)
         if device.type == "cpu" and rows * self.model.size * self.dtype.itemsize > LARGE_BLOCK:
@@ -387,6 +390,19 @@ class Program:
         with self.model.statistics.tracking(server.get("statistics")):
             for split, evaluator in self.evaluators.items():
                 self.record.evaluation(done, alive, evaluator(server["x"]), split)
+            if self.own_models is not None:
+                found = self.own_models(partial(self._own_model, alive, server))
+                self.record.evaluation(done, alive, found, PERSONAL)
+
+    def _own_model(self, alive: list[int], server: State, client: int) -> Tensor:
+        """What a client uses itself, ``[C, P]``."""
+        training = self.training
+        if training.memory.slots[client] < 0:
+            x: Tensor = server["x"]
+            return x
+        memory = training.memory.get(training.memory.places(np.array([client])))
+        own = training.stack(alive).client_model(server, memory)
+        return own.expand(1, len(alive), -1)[0]
 
     def _note(self, now: Progress) -> None:
         """Note the parameters of the configurations that take part, as their final ones so far."""

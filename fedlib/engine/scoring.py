@@ -1,0 +1,196 @@
+"""What trained parameters come to: their metrics, their outputs, and what clients make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedlib import process
+from fedlib.algorithms.base import State
+from fedlib.algorithms.fedopt import FedOpt
+from fedlib.arguments import called, checked, whole
+from fedlib.engine.config import configure
+from fedlib.engine.device import resolve_device
+from fedlib.engine.evaluation import Evaluator, OwnModels
+from fedlib.engine.fitting import Trial, require_finite
+from fedlib.engine.program import Program
+from fedlib.engine.rows import FlatModel
+from fedlib.errors import Error
+from fedlib.optimizers.client import SGD, ClientOptimizer
+from fedlib.task import ClientData, Metric, Task
+
+
+@checked
+@process.alone()
+def evaluate(
+    task: Task,
+    params: Mapping[str, Tensor],
+    metrics: Mapping[str, Metric] | None = None,
+    data: ClientData | None = None,
+    *,
+    device: str = "auto",
+    local_steps: int | None = None,
+    optimizer: ClientOptimizer | None = None,
+) -> Any:
+    """The loss and metrics of trained parameters, over all examples of some data.
+
+    Args:
+        params: a history's ``params``.
+        metrics: per-example values, see :class:`fedlib.Task`; default the task's.
+        data: default the task's test data.
+        device: see :func:`fedlib.run`.
+        local_steps: so many steps each client first takes on its training data, from these
+            parameters; its own model is then evaluated on its own test data.
+        optimizer: of these steps, for instance ``fedlib.SGD(lr=0.1)``, which is the default.
+
+    Returns:
+        a dict by metric; with ``local_steps`` a frame ``client, metric, value, examples``.
+
+    Raises:
+        Error: parameters of another model, data without examples, or metrics that do not fit.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("synthetic")
+        >>> history = fedlib.run(task, "fedavg", rounds=1)
+        >>> list(fedlib.evaluate(task, history.params))
+        ['loss', 'accuracy']
+    """
+    if metrics is not None:
+        task = replace(task, metrics=metrics)
+    if local_steps is not None:
+        if data is not None:
+            raise Error("evaluate: give data or local_steps, which are of the task's clients")
+        return _tuned(
+            task, params, whole("local_steps", local_steps, 0), optimizer or SGD(), device
+        )
+    data = task.test if data is None else data
+    if not data.sizes.sum():
+        raise Error("evaluate: these data have no examples")
+    model, where = _flat(task, params, device)
+    require_finite(task, "evaluated", data, model.dtype)
+    with model.evaluating():
+        Trial(task, model.model, model.dtype).check_losses("evaluated", data)
+    evaluator = Evaluator(task, model, where, data)
+    result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
+    return {name: float(value) for name, value in result.mean.items()}
+
+
+class Predictions(Tensor):
+    """The outputs ``[N, ...]`` of a model, a tensor whose results are ordinary tensors.
+
+    Attributes:
+        targets: ``[N, ...]`` of these examples; None of inputs that were given.
+        clients: the name of each example's client, ``[N]``; None likewise.
+    """
+
+    targets: Tensor | None = None
+    clients: np.ndarray | None = None
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+
+@checked
+@process.alone()
+def predict(
+    task: Task, params: Mapping[str, Tensor], x: Any = None, *, device: str = "auto"
+) -> Predictions:
+    """The outputs ``[N, ...]`` of a trained model, on the CPU.
+
+    Args:
+        params: a history's ``params``.
+        x: raw inputs ``[N, ...]``, as the task's data have them; default the test examples, client
+            after client, in the order of ``task.test.index``. Those that no client of the test
+            data holds are not among them.
+        device: see :func:`fedlib.run`.
+
+    Returns:
+        a tensor; of the test examples its ``targets`` and ``clients`` are theirs, row by row.
+
+    Raises:
+        Error: parameters of another model, or no examples.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("synthetic")
+        >>> history = fedlib.run(task, "fedavg", rounds=1)
+        >>> outputs = fedlib.predict(task, history.params)
+        >>> float((outputs.argmax(1) == outputs.targets).float().mean()) == history.final()
+        True
+        >>> outputs.clients[:2].tolist()
+        ['0', '0']
+    """
+    data = task.test
+    if x is not None:
+        if not isinstance(x, Tensor):
+            x = called("predict: x", torch.as_tensor, x)
+        if not x.dim() or not len(x):
+            raise Error("predict: x has no examples")
+        data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
+    model, where = _flat(task, params, device)
+    evaluator = Evaluator(task, model, where, data)
+    outputs: Tensor = called("predict: the model on x", evaluator.outputs, model.initial()[None])
+    made = outputs.squeeze(0).cpu().as_subclass(Predictions)
+    if x is None:
+        made.targets, made.clients = data.y[data.index], np.array(data.ids)[data.codes()]
+    return made
+
+
+def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:
+    where = resolve_device(device)
+    model = task.trained(params)
+    # Where none is trained, FlatModel says so.
+    dtype = next((p.dtype for p in model.parameters() if p.requires_grad), torch.float32)
+    flat = FlatModel(model, dtype, where)
+    if not (flat.carries_rows and task.described):
+        flat.plain = True  # nobody has tried it
+    return flat, where
+
+
+@dataclass(frozen=True)
+class _Tuning(FedOpt):
+    """A round whose server keeps the model of each client, ``[C, M, P]``."""
+
+    single_reports = True
+
+    def server_update(self, server: State, reports: State) -> State:
+        return {"x": server["x"], "own": (server["x"] + reports["delta"]).transpose(0, 1)}
+
+
+def _tuned(
+    task: Task, params: Mapping[str, Tensor], steps: int, optimizer: ClientOptimizer, device: str
+) -> pd.DataFrame:
+    """The metrics of each client's own model after its local steps from ``params``."""
+    model, where = _flat(task, params, device)
+    alone = replace(task, cohorts=None, clients_per_round=None)
+    dtype = "float64" if model.dtype == torch.float64 else "float32"
+    given = {"local_steps": steps} if steps else {}
+    run = configure(alone, _Tuning(client=optimizer), rounds=1, dtype=dtype, overrides=given)
+    program = Program([run], where)
+    x = model.initial().to(program.dtype).unsqueeze(0)
+    own = x.expand(len(task.train), 1, -1)
+    trains = np.flatnonzero(task.train.sizes > 0)
+    if steps:
+        with program._settings(others=False):
+            server, _ = program.training.round([0], {"x": x, "optimizer": {}}, 0)
+        own = own.clone()
+        own[trains] = server["own"].transpose(0, 1)
+    with program._settings(others=False):
+        found = OwnModels(program.task, program.model, where)(lambda client: own[client])
+    frames = [
+        pd.DataFrame(
+            {
+                "client": task.test.ids,
+                "metric": name,
+                "value": values[0].double().cpu().numpy(),
+                "examples": task.test.sizes,
+            }
+        )
+        for name, values in found.clients.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
