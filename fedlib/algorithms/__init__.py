@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -103,12 +104,18 @@ __all__ = [
 ]
 
 
+@cache
+def _default(name: str) -> Algorithm:
+    """One of :data:`METHODS` with its defaults, made once: nobody can change it."""
+    return METHODS[name]()
+
+
 def _made(algorithm: str | Algorithm | type[Algorithm]) -> tuple[Algorithm, str]:
     """A method, of a class or a name with its defaults, and what it is called in an error."""
     made: Any = algorithm
     if isinstance(algorithm, str):
         name = algorithm
-        made = METHODS[name] if name in METHODS else brought("algorithm", name, METHODS)
+        made = _default(name) if name in METHODS else brought("algorithm", name, METHODS)
     else:
         name = (algorithm if isinstance(algorithm, type) else type(algorithm)).__name__
     if not isinstance(made, Algorithm) and callable(made):
