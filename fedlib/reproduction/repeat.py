@@ -232,7 +232,7 @@ def repeat(runs: Sequence[Stored], data_root: Path | None, device: str) -> Itera
                 which = run.config.digest, run.path.stem, run.config.task["name"]
                 before, named = time.perf_counter(), (*which, run.config.algorithm)
                 try:
-                    task = _task(run, root) if task is None else task
+                    task = task_of(run, root) if task is None else task
                     asked = configured(run, task)
                 except Error as problem:
                     yield Repeated(*named, reason=str(problem))
@@ -245,7 +245,7 @@ def repeat(runs: Sequence[Stored], data_root: Path | None, device: str) -> Itera
                 yield Repeated(*named, **_compared(run, history, task), seconds=took)
 
 
-def _task(run: Stored, data_root: Path | None) -> Task:
+def task_of(run: Stored, data_root: Path | None) -> Task:
     """The task of a published run."""
     task = run.config.task
     found = (*FOUND, "centralized")  # what loading adds to a task's options

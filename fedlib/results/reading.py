@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from fedlib.algorithms import CLIENT_OPTIMIZERS
+from fedlib.algorithms import CLIENT_OPTIMIZERS, Centralized
 from fedlib.engine.config import TRAINING_KEYS, Configured
 from fedlib.engine.history import History, frame_of
 from fedlib.errors import Error, require_known
@@ -24,6 +24,7 @@ Run = TypeVar("Run", bound=History | Stored | Configured)
 # What tells runs apart: a key of :func:`value`, or a function of a run.
 Key = str | Callable[[Any], Any]
 _CLIENT_NAMES = {method.__name__: name for name, method in CLIENT_OPTIMIZERS.items()}
+_BASE_NAMES = {kind.__name__: name for name, kind in Centralized.BASES.items()}
 # Where a hyperparameter without a prefix stands in a method's description, by preference.
 _PARTS = ("server", "objective", "base", "client")
 
@@ -75,7 +76,8 @@ def hyperparameters(run: Run) -> dict[str, Any]:
             values["server_lr"] = owner["lr"]
     values["client_optimizer"] = client_optimizer(run)
     if "base" in method:
-        values["base"] = str(method["base"]["type"]).lower()
+        kind = str(method["base"]["type"])
+        values["base"] = _BASE_NAMES.get(kind, kind.lower())
     for name in ("type", "lr", "client_type", "versions"):
         values.pop(name, None)
     return {**values, **{name: getattr(run.config, name) for name in TRAINING_KEYS}}

@@ -1,6 +1,7 @@
 """``fedlib repeat``: published runs come out again, and what does not is said."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,12 @@ from fedlib.results import Store
 from fedlib.results.files import open_runs
 from fedlib.results.published import publish
 
+RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 METHODS = {
     "fedavg": {},
     "fedadam": {"tau": 0.01},
     "mime": {"base": "momentum"},
-    "centralized": {"local_steps": 2},
+    "centralized": {"local_steps": 2, "base": "adagrad"},
     "fedprox": {"client_optimizer": "sgdm", "momentum": 0.5, "mu": 0.1},
 }
 
@@ -124,6 +126,20 @@ def test_a_sample_is_the_seeds_and_fits_by_the_runs_own_seconds(words, made, own
         chosen = repeat.sample(runs, seed, None, 60)
         total = sum(run.meta["seconds"] + repeat.LOADING for run in chosen)
         assert len(chosen) > 1 and 0.9 * 3600 < total <= 3600
+
+
+@pytest.mark.slow
+def test_each_published_run_on_data_that_everyone_has_can_be_rebuilt(tmp_path):
+    """Its configuration comes out again from its task and its hyperparameters' values."""
+    by_task = {}
+    for run in repeat.published(RESULTS):
+        if not repeat.obstacle(run, {"cpu", "cuda"}, prepared=()):
+            by_task.setdefault(repr(run.config.task), []).append(run)
+    assert sum(map(len, by_task.values())) > 4000
+    for runs in by_task.values():
+        task = repeat.task_of(runs[0], tmp_path)
+        for run in runs:
+            assert repeat.configured(run, task).config == run.config
 
 
 def test_an_interrupt_prints_what_was_done(command, words, monkeypatch):
