@@ -314,7 +314,7 @@ def _plain(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(known).reset_index(drop=True)
 
 
-@lru_cache(maxsize=16)  # of the files read last
+@lru_cache(maxsize=32)  # of the files read last: what one table needs, and some 50 MB
 def _columns(path: Path, *stamp: int) -> Columns:
     table, _ = _read(path)
     return Columns(table.read(), list(_open(path, *stamp)))
