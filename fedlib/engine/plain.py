@@ -61,13 +61,14 @@ class Plain:
         Args:
             chunks: numbers of clients that have examples.
         """
-        act, memory = getattr(self, phase), work.measured if phase == "measure" else work.memory
+        act, measures = getattr(self, phase), phase == "measure"
+        memory = work.measured if measures else work.memory
         count, total, seen = len(work.methods), State(), 0.0
         reports, apart = list[State](), phase == "train" and work.method.single_reports
         loss = torch.zeros(count, dtype=self.feed.dtype, device=self.feed.device)
         for client in np.concatenate(chunks).tolist():
             outcomes = [act(self._alone(work, c), client, c) for c in range(count)]
-            if outcomes[0].memory:
+            if outcomes[0].memory or (work.method.remembers and not measures):
                 places = memory.reserve(np.array([client]))
                 memory.put(places, map_state(_side_by_side, *(each.memory for each in outcomes)))
             report = map_state(_side_by_side, *(each.report for each in outcomes))

@@ -286,6 +286,11 @@ class Forgets(fedlib.FedOpt):
         return {"own": server["x"]}
 
 
+def test_the_plain_backend_refuses_a_memory_that_changes_its_fields():
+    message = r"clients remember \['own'\] and then \[\]"
+    refused(message, fedlib.run, TASK, Forgets, rounds=2, backend="plain")
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [
