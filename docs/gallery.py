@@ -1,24 +1,29 @@
 """The gallery: figures/README.md (``python -m docs.gallery``) and the site's.
 
-The README has a row a figure or table: the picture, what a reader learns from it, the verdicts on
-the claims that the paper makes with it, and the notebook. ``fedlib/reproduction/figures.toml`` has
-the sentences, ``site/gallery`` the templates of all pages.
+The README has cards in two columns: the picture, what a reader learns from it, the verdicts on the
+claims that the paper makes with it as signs, and the notebook; tables are links below. The README
+of the project shows parts of six pictures, all of one shape, which are cut out here.
+``fedlib/reproduction/figures.toml`` has the sentences, ``site/gallery`` the templates of all pages.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader
+from PIL import Image
 
 from docs import tables
 from fedlib import files, papers, paths
+from fedlib.figures.save import DPIS
 from fedlib.reproduction import draw
 
 TITLES = {
@@ -32,6 +37,18 @@ PART = re.compile(r"(to)?\s*(\d+)([ab]?)(?!\d)")
 VERDICT = re.compile(rf"\**\b({'|'.join(tables.VERDICTS)})\b\**")
 ESCAPED = re.compile(r"([\\*_<>$\[\]{}`#|])")
 DOCS = Path(__file__).parent
+LONG = 110  # letters of a sentence
+# The README's pictures: the id, and what is cut out of it, one beside the other: left, upper, right
+# and lower edge in inches. All are fit into one shape.
+SHAPE = 4 / 3
+CUT_OUT = {
+    "theory/client_drift": [(0.0, 0.0, 3.75, 2.5)],
+    "theory/mimicking": [(0.0, 0.0, 3.75, 2.2)],
+    "fedopt/figure_1": [(0.0, 0.0, 3.68, 2.2)],
+    "adafedadam/figure_3": [(0.0, 0.0, 2.62, 2.3)],
+    "delta_sgd/figure_1": [(2.45, 0.0, 5.5, 2.3)],
+    "fedopt/figure_10": [(0.15, 0.25, 2.12, 1.78), (2.12, 1.9, 3.8, 3.43)],
+}
 
 
 def badged(words: str) -> str:
@@ -51,7 +68,31 @@ def counted(claims: dict[str, dict[str, str]], runs: str) -> str:
     return " ".join(badged(words) + f" × {count}" * (count > 1) for words, count in numbers)
 
 
+SIGNS = dict(zip(tables.VERDICTS, "✓✗~···", strict=True))
+
+
+def signs(claim: dict[str, str]) -> str:
+    """A claim's three verdicts: in print, on small problems, on real data.
+
+    >>> signs({"in print": "holds", "quick": "**not resolved** (+0.1)", "real data": "not run"})
+    '✓ ~ ·'
+    """
+    return " ".join(SIGNS[verdict(claim[runs])] for runs in ("in print", "quick", "real data"))
+
+
+def emphasised(sentence: str) -> str:
+    """A sentence in HTML, bold; of a long one its beginning.
+
+    >>> emphasised("One & all.")
+    '<b>One &amp; all.</b>'
+    """
+    if len(sentence) > LONG and (parts := re.split(r"(?<=;) ", sentence, maxsplit=1))[1:]:
+        return f"<b>{escape(parts[0], quote=False)}</b> {escape(parts[1], quote=False)}"
+    return f"<b>{escape(sentence, quote=False)}</b>"
+
+
 TEMPLATES = Environment(loader=FileSystemLoader(DOCS / "site" / "gallery"))
+TEMPLATES.filters |= {"signs": signs, "emphasised": emphasised}
 TEMPLATES.filters |= {"badged": badged, "counted": counted, "verdict": verdict}
 TEMPLATES.filters["text"] = lambda words: ESCAPED.sub(r"\\\1", words)
 
@@ -111,6 +152,7 @@ def page(root: Path) -> str:
         titles=TITLES,
         learned=learned,
         listed=[about(id, verdicts) for id in ids()],
+        ideas=[id for id in learned if id.startswith("theory/")],
         pictures={id for id in learned if (root / f"{id}.png").is_file()},
     )
 
@@ -139,5 +181,25 @@ def site(figures: Path, pages: Path) -> None:
         (pages / f"{name}.md").write_text(text, encoding="utf-8")
 
 
+def cut_out(root: Path, id: str) -> bytes:
+    """A PNG of the README's part of a picture, in :data:`SHAPE` on white."""
+    with Image.open(root / f"{id}.png") as picture:
+        dots = [[round(edge * DPIS[0]) for edge in box] for box in CUT_OUT[id]]
+        parts = [picture.convert("RGB").crop((a, b, c, d)) for a, b, c, d in dots]
+    width, height = sum(part.width for part in parts), max(part.height for part in parts)
+    size = max(width, round(height * SHAPE)), max(height, round(width / SHAPE))
+    whole, left = Image.new("RGB", size, "white"), (size[0] - width) // 2
+    for part in parts:
+        whole.paste(part, (left, (size[1] - height) // 2))
+        left += part.width
+    png = io.BytesIO()
+    whole.quantize(128, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
+    return png.getvalue()
+
+
 if __name__ == "__main__":
-    files.write(paths.figures_root() / "README.md", page(paths.figures_root()).encode())
+    figures = paths.figures_root()
+    for id in CUT_OUT:
+        name = id.replace("/", "_")
+        files.write(figures / "readme" / f"{name}.png", cut_out(figures, id))
+    files.write(figures / "README.md", page(figures).encode())

@@ -45,7 +45,7 @@ def learning_curves(
     title: str = "",
     percent: bool | None = None,
     log_y: bool = False,
-    legend: bool = True,
+    legend: bool | None = True,
     by: Callable[[History], str] = algorithm,
     looks: Mapping[str, style.Look] | None = None,
     window: int | Callable[[History], int] | None = None,
@@ -68,8 +68,8 @@ def learning_curves(
         title: of the panel.
         percent: draw fractions as percent; default for accuracies and recalls.
         log_y: logarithmic values.
-        legend: name the lines; without it their ends have numbers only, and
-            :func:`fedlib.figures.style.key` can name them.
+        legend: name the lines; False: their ends have numbers only, and
+            :func:`fedlib.figures.style.key` can name them; None: nothing at their ends.
         by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
         looks: of lines that look otherwise here.
         window: rounds that a line averages, of all or of each run; default :meth:`History.window`,
@@ -137,7 +137,7 @@ def learning_curves(
         style.titled(ax, title, below, small=small(histories))
         if legend and len(ends) > LABELLED:
             ax.legend()
-        else:
+        elif legend is not None:
             style.label_ends(ax, stated, crossed, names=legend)
     return figure_of(ax), data
 
@@ -226,10 +226,6 @@ def _data(
     )
     known = [left[line] for line in zip(data["task"], data["algorithm"], strict=True)]
     return data[grouped.size().to_numpy() >= known].reset_index(drop=True)
-
-
-ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
-shared_legend = style.key
 
 
 def axis_label(metric: str, split: str, percent: bool) -> str:

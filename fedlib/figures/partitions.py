@@ -51,11 +51,13 @@ def client_labels(
         raise Error("the clients have no examples; there is nothing to draw")
     share = counts / np.maximum(sizes, 1)
     lengths = share if shares else counts
-    colors = matplotlib.colormaps["tab10" if counts.shape[1] <= 10 else "nipy_spectral"]
+    colors = matplotlib.colormaps["cividis"]
     with style.axes(ax) as ax:
         left = np.zeros(len(parts))
         for label in range(counts.shape[1]):
-            color = colors(label if counts.shape[1] <= 10 else label / counts.shape[1])
+            # Light and dark in turn: neighbours differ in any eye.
+            order = label // 2 + (label % 2) * ((counts.shape[1] + 1) // 2)
+            color = colors(order / max(1, counts.shape[1] - 1))
             right = left + lengths[:, label]
             _stack(ax, left, right, color=color, label=str(label), linewidth=0)
             left = right

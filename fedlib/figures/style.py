@@ -297,6 +297,8 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
         for part in below.split("\n")
         for line in textwrap.wrap(part, min(most, even), break_on_hyphens=False)
     ]
+    for old in [text for text in ax.texts if text.get_gid() == _BELOW]:
+        old.remove()
     heads = [textwrap.fill(part, max(14, int(BOLD * (room + 0.2)))) for part in title.split("\n")]
     ax.set_title("\n".join(heads), loc="left", fontweight="bold", pad=_pad(len(lines)))
     if lines:
@@ -311,17 +313,21 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
 
 def align(panels: Sequence[Axes]) -> None:
     """Have the titles of panels of one row begin at one height."""
-    rows: dict[Any, list[tuple[Axes, int]]] = {}
+    rows: dict[Any, list[tuple[Axes, list[Any]]]] = {}
     for ax in panels:
         spec = ax.get_subplotspec()
-        below = [text.get_text() for text in ax.texts if text.get_gid() == _BELOW]
-        lines = below[0].count("\n") + 1 if below else 0
-        rows.setdefault(spec.rowspan.start if spec else None, []).append((ax, lines))
+        below = [text for text in ax.texts if text.get_gid() == _BELOW]
+        rows.setdefault(spec.rowspan.start if spec else None, []).append((ax, below))
     for row in rows.values():
-        most = max(lines for _, lines in row)
-        for ax, lines in row:
-            if lines < most and (title := ax.get_title("left")):
+        most = max(
+            (text.get_text().count("\n") + 1 for _, below in row for text in below), default=0
+        )
+        for ax, below in row:
+            if title := ax.get_title("left"):
                 ax.set_title(title, loc="left", fontweight="bold", pad=_pad(most))
+            for text in below:
+                up = most - text.get_text().count("\n") - 1
+                text.set_position((0, 2.5 + 7.2 * up))
 
 
 def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int = 6) -> None:
@@ -426,6 +432,7 @@ def label_ends(
         names: write each line's label before it; without, a key has to name the lines.
         alike: up to this distance, in axes' heights, lines lie on each other.
     """
+    ax.get_xlim(), ax.get_ylim()  # autoscaling waits for these
     place, stated = ax.transData + ax.transAxes.inverted(), printed or {}
     groups: list[list[Line2D]] = []
     for line in ax.get_lines():

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import torch
@@ -22,9 +21,9 @@ from fedlib import models, papers, partitioners
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import draw_layers, layers, style
-from fedlib.figures.curves import Drawing, client_density
+from fedlib.figures.curves import Drawing, client_density, smoothed
 from fedlib.figures.partitions import label_panels
-from fedlib.figures.scale import scale, small, whole
+from fedlib.figures.scale import small, titled, whole
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
 from fedlib.reproduction.adafedadam.tables import BETAS
@@ -53,20 +52,27 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     printed = of_these(histories, "adafedadam", "Table 5")
     shown = [cells for _, cells in printed.groupby("task", sort=False)]
     frames = []
-    with style.panels(len(shown), 3, (7.5, 2.1 * len(shown))) as (figure, panels):
+    size = (style.WIDTH, 0.3 + 1.75 * len(shown))
+    with style.panels(len(shown), 3, size) as (figure, panels):
         for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, cells.iloc[0]["task"]))
             split, label = split_of(*runs), style.name(cells.iloc[0]["label"])
             for ax, word, metric in ((left, "average", "avg"), (middle, "worst 30 %", "worst30")):
-                title = f"{label}: {word}"
-                data = printed_curves(cells, runs, metric, title=title, beside=whole(runs), ax=ax)
+                how: dict[str, Any] = {"title": f"{label}: {word}", "legend": False, "ax": ax}
+                data = printed_curves(cells, runs, metric, beside=whole(runs), **how)
                 frames.append(data.assign(panel=word))
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
+            titled(left, f"{label}: average", runs)
+            numbers = "; ours [Table 5]" if whole(runs) else ""
+            style.titled(middle, "worst 30 %", f"of the clients{numbers}", small=small(runs))
             _, data = client_density(runs, split=split, ax=right)
             frames.append(data.assign(panel="clients"))
-            style.titled(right, "all clients", "their final accuracies")
-            right.set(xlabel="client accuracy (%)", ylabel="", yticks=[])
+            style.titled(right, "all clients", "density of their final accuracies")
+            right.set(xlabel="client accuracy (%)", ylabel="", yticks=[], xlim=(0, 100))
+            if small(runs):
+                right.set_facecolor(style.TINT)
+        style.key(figure)
     data = pd.concat(frames, ignore_index=True)
     data = data.set_index(["task", "panel", "algorithm"]).reset_index()  # the first columns
     data = data.reindex(columns=[*dict.fromkeys([*data, "printed", "printed_rounds"])])
@@ -79,17 +85,6 @@ LATE = 0.05
 # all examples, weighted by them, or with the clients alike.
 WEIGHTED = ("accuracy", "accuracy_std_weighted")
 ALIKE = ("accuracy_unweighted", "accuracy_std")
-# Where names stand that would lie on other points, in points from their own: x, y, alignment.
-PLACES = {
-    "FedAvg": (0, 5, "center"),
-    "FedNova": (0, 5, "center"),
-    "FedProx": (0, -10, "center"),
-    "FedAdam": (0, -10, "center"),
-    "q-FedAvg, q = 1": (5, 6, "left"),
-    "q = 2": (-5, -7, "right"),
-    "α = 0": (5, -2, "left"),
-    "α = 1": (0, 5, "center"),
-}
 
 
 def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
@@ -140,29 +135,32 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
     split = split_of(*histories)
     curves, table = _curves(adafedadam, split), tradeoff(histories)
-    with style.panels(1, 3, (8.5, 2.9), width_ratios=(1, 1, 1.3)) as (figure, axes):
+    ratios = {"width_ratios": (1.75, 1, 1)}
+    with style.panels(1, 3, (style.WIDTH, 2.3), gridspec_kw=ratios) as (figure, axes):
         alphas = sorted(curves["setting"].unique())
-        shades = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(alphas)))
-        colors = dict(zip(alphas, map(tuple, shades), strict=True))
-        titles = {"error": "mean error", "rsd": "relative spread (RSD)"}
-        for ax, (name, title) in zip(axes, titles.items(), strict=False):
-            for alpha, part in curves.groupby("setting"):
-                label = f"α = {alpha:g}"
-                ax.plot(part["round"], part[name], color=colors[alpha], label=label)
-            seen = curves.loc[curves["round"] > LATE * curves["round"].max(), name]
-            ax.set(xlabel="round", xlim=(0, curves["round"].max()), ylim=_around(seen))
-            ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
-            style.titled(ax, title, "AdaFedAdam, " + scale(adafedadam), small=small(histories))
-            style.label_ends(ax, alike=0.0, numbers=False)
+        colors = dict(zip(alphas, style.tints(len(alphas)), strict=True))
         of_what = {"local": "mean error, all local data (%)", "test": "mean test error (%)"}[split]
-        axes[0].set_ylabel(of_what)
-        axes[1].set_ylabel("RSD of the clients' errors")
-        beside = whole(histories)
-        _front(axes[2], table, colors, beside)
-        axes[2].set(xlabel=of_what, ylabel="RSD of the clients' errors")
-        below = "shaded: dominated by AdaFedAdam"
-        below += "; line: from ours to the printed point (hollow)" if beside else ""
-        style.titled(axes[2], "trade-off", below, small=small(histories))
+        _front(axes[0], table, _by_seed(adafedadam, split), colors, whole(histories))
+        axes[0].set(xlabel=of_what, ylabel="RSD of the clients' errors")
+        below = "thin: a seed each" + ("; hollow: Table 5" if whole(histories) else "")
+        titled(axes[0], "Error against fairness", adafedadam, below)
+        base = curves[curves["setting"] == 1.0].set_index("round")["error"]
+        start = LATE * curves["round"].max()
+        shown = {"rsd": "RSD", "error": "points above α = 1" if len(base) else of_what}
+        for ax, name in zip(axes[1:], ("error", "rsd"), strict=True):
+            for alpha, part in curves[curves["round"] > start].groupby("setting"):
+                line = part.set_index("round")[name]
+                if name == "error" and len(base):
+                    line = line - base
+                line = smoothed(line, int(2 * start) or 1)
+                ax.plot(line, color=colors[float(str(alpha))], label=f"{alpha:g}")
+            ax.set(xlabel="round", xlim=(start, curves["round"].max()), ylabel=shown[name])
+            ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+            ax.margins(y=0.06)
+            style.label_ends(ax, alike=0.0, numbers=False)
+        note = f"mean of {int(2 * start)} rounds around each"
+        style.titled(axes[1], "Error, by α", note, small=small(histories))
+        style.titled(axes[2], "Spread, by α", note, small=small(histories))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table], ignore_index=True)
     data = data.set_index(["panel", "algorithm", "setting", "round"]).reset_index()
@@ -186,43 +184,105 @@ def _curves(histories: Sequence[History], split: str) -> pd.DataFrame:
     return groups.mean().reset_index().assign(algorithm="adafedadam", seeds=groups.size().max())
 
 
-def _around(values: pd.Series) -> tuple[float, float]:
-    """Limits of an axis that shows some values."""
-    room = 0.05 * (values.max() - values.min())
-    return values.min() - room, values.quantile(0.99) + room
+def _by_seed(histories: Sequence[History], split: str) -> list[pd.DataFrame]:
+    """Of each seed AdaFedAdam's error and RSD at the end, by alpha."""
+    rows = []
+    for history in histories:
+        mean, spread = (history.final(name, split) for name in WEIGHTED)
+        seed = history.config.seeds["init"]
+        rows.append((seed, _setting(history), 100 * (1 - mean), spread / (1 - mean)))
+    frame = pd.DataFrame(rows, columns=["seed", "setting", "error", "rsd"])
+    return [part.sort_values("setting") for _, part in frame.groupby("seed")]
 
 
 def _front(
-    ax: Axes, table: pd.DataFrame, colors: Mapping[float, tuple[float, ...]], beside: bool
+    ax: Axes,
+    table: pd.DataFrame,
+    by_seed: Sequence[pd.DataFrame],
+    colors: Mapping[float, Any],
+    beside: bool,
 ) -> None:
-    """AdaFedAdam's points and what they dominate (shaded), and the other algorithms; at the paper's
-    scale a thin line from each to what is printed.
+    """AdaFedAdam's points, thinly each seed's, and what their means dominate (shaded), and the
+    other algorithms; at the paper's scale what is printed, hollow.
     """
     ours = table[table["algorithm"] == "adafedadam"].sort_values("setting")
-    ax.plot(ours["error"], ours["rsd"], color=style.look("adafedadam").color, lw=0.6, zorder=1)
-    for row in table.to_dict("records"):
-        look, point = style.look(row["algorithm"]), (row["error"], row["rsd"])
-        color = colors.get(row["setting"], look.color) if look.marker == "*" else look.color
-        ax.plot(*point, look.marker, color=color, markersize=7 if look.marker == "*" else 4)
-        if beside and not math.isnan(row["printed_error"]):
-            theirs = (row["printed_error"], row["printed_rsd"])
-            ax.plot(*zip(point, theirs, strict=True), color=look.color, linewidth=0.5, zorder=0.5)
-            ax.plot(*theirs, look.marker, color=look.color, markerfacecolor="white", zorder=3)
-        setting = {"adafedadam": "α", "qfedavg": "q"}.get(row["algorithm"])
-        name = f"{setting} = {row['setting']:g}" if setting else look.label
-        name = f"{look.label}, {name}" if setting == "q" and row["setting"] == 1 else name
-        place = (-5, -4, "right") if setting == "α" else (5, -2, "left")
-        dx, dy, side = PLACES.get(name, place) if beside or not setting else place
-        text: dict[str, Any] = {"ha": side, "fontsize": 5.5, "color": color}
-        ax.annotate(name, point, (dx, dy), textcoords="offset points", **text)
-    ax.margins(0.16)
+    red = style.look("adafedadam").color
+    for part in by_seed if len(by_seed) > 1 else ():
+        ax.plot(part["error"], part["rsd"], color=red, linewidth=0.5, alpha=0.5, zorder=1)
+    ax.plot(ours["error"], ours["rsd"], color=red, linewidth=1.2, zorder=1.5)
+    names: list[tuple[float, float, str, str]] = []
+    for name, part in table.groupby("algorithm", sort=False):
+        look = style.look(str(name))
+        points = part.sort_values("setting")
+        if name != "adafedadam":
+            ax.plot(points["error"], points["rsd"], "o-", color=look.color, markersize=4)
+            setting = [f"{value:g}" for value in points["setting"].dropna()]
+            label = look.label + (f", q = {', '.join(setting)}" if setting else "")
+            names.append((*points[["error", "rsd"]].iloc[0], label, look.color))
+        for row in points.to_dict("records"):
+            if beside and not math.isnan(row["printed_error"]):
+                theirs = (row["printed_error"], row["printed_rsd"])
+                way = zip((row["error"], row["rsd"]), theirs, strict=True)
+                ax.plot(*way, ":", color=look.color, linewidth=0.7, zorder=0.5)
+                hollow: dict[str, Any] = {
+                    "markerfacecolor": "white",
+                    "markersize": 3.5,
+                    "zorder": 3,
+                }
+                ax.plot(*theirs, "o", color=look.color, **hollow)
+    for row in ours.to_dict("records"):
+        color = colors[row["setting"]]
+        ax.plot(row["error"], row["rsd"], "o", color=color, markersize=5, mec="white", mew=0.6)
+        words = f"α = {row['setting']:g}" if row["setting"] == ours["setting"].min() else ""
+        at: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": "0.15"}
+        where = ((0, 7), "center") if words else ((-5, -3), "right")
+        text = words or f"{row['setting']:g}"
+        at |= {"xytext": where[0], "ha": where[1], "fontsize": style.SMALL}
+        ax.annotate(text, (row["error"], row["rsd"]), **at)
+    last = ours.iloc[-1]
+    names.append((last["error"], last["rsd"], "AdaFedAdam", red))
+    ax.margins(0.1)
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     # The smallest rsd of those with at most this error.
     ordered = ours.sort_values("error")
     edge = np.minimum.accumulate(ordered["rsd"].to_numpy())
     x = np.append(ordered["error"].to_numpy(), high)
-    ax.fill_between(x, np.append(edge, edge[-1]), top, step="post", color="C0", alpha=0.12, lw=0)
+    ax.fill_between(x, np.append(edge, edge[-1]), top, step="post", color="0.92", lw=0, zorder=0)
+    style.say(ax, "dominated by AdaFedAdam", (high, top), "0.45", ha="right", va="top")
     ax.set(xlim=(low, high), ylim=(bottom, top))
+    _name(ax, names)
+
+
+def _name(ax: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
+    """Names beside points, those of points on one another joined, to the side with more room."""
+    (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    joined: list[list[Any]] = []
+    for x, y, name, color in points:
+        near = [
+            one
+            for one in joined
+            if abs(one[0] - x) < 0.02 * (high - low) and abs(one[1] - y) < 0.03 * (top - bottom)
+        ]
+        if near:
+            near[0][2] += f" = {name}"
+            near[0][3] = style.MANY
+        else:
+            joined.append([x, y, name, color])
+    right = sorted(
+        (one for one in joined if one[0] > low + 0.55 * (high - low)), key=lambda p: -p[1]
+    )
+    for one in joined:
+        x, y, name, color = one
+        beside = one not in right
+        # Of those at the right the highest has its name at the left, the others below.
+        shift, side = (
+            (((-6, 5), "right") if one is right[0] else ((0, -9), "center"))
+            if not beside
+            else ((6, -4), "left")
+        )
+        way: dict[str, Any] = {"textcoords": "offset points", "fontsize": style.SMALL}
+        way |= {"ha": side, "va": "center", "color": style.ink(color)}
+        ax.annotate(name, (x, y), shift, **way)
 
 
 def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.DataFrame]:
@@ -247,9 +307,9 @@ def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.D
                 "test examples": ours.get("test examples", "-"),
                 "model (printed)": stated["model"],
                 "model": ours.get("model", "-"),
-                "scenario (printed)": stated["scenario"],
-                "non-IID type (printed)": stated["non_iid_type"],
-                "task type (printed)": stated["task_type"],
+                "setting (printed)": "; ".join(
+                    str(stated[name]) for name in ("scenario", "non_iid_type", "task_type")
+                ),
                 "data": ours.get("data", "not prepared"),
             }
         )
@@ -283,7 +343,9 @@ def figure_6() -> Drawing:
     """Label distributions of the 16 Cifar10 clients for four values of beta."""
     labels = np.repeat(np.arange(10), 5000)  # CIFAR-10's, which are balanced
     silos = {beta: partitioners.silos(labels, 16, beta, seed=0) for beta in BETAS}
-    figure, data = label_panels(labels, silos, "beta", rows=2, size=(5.5, 4.6), shares=False)
+    figure, data = label_panels(
+        labels, silos, "beta", rows=2, size=(style.WIDTH, 3.8), shares=False
+    )
     figure.axes[0].set(yticks=range(0, 16, 5))
     return figure, data
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib import partitioners, tasks
@@ -19,7 +18,8 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves
 from fedlib.figures.partitions import label_panels
-from fedlib.figures.scale import note, scale, small, whole
+from fedlib.figures.scale import scale, small, whole
+from fedlib.reproduction.compare import TOLERANCE
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
 from fedlib.reproduction.delta_sgd.tables import (
     IMAGE_TASKS,
@@ -29,11 +29,11 @@ from fedlib.reproduction.delta_sgd.tables import (
     THREE,
     client_of,
 )
-from fedlib.reproduction.entry import Drawing, Entry, of_task, printed_curves, printed_entry
+from fedlib.reproduction.entry import Drawing, Entry, of_task, printed_entry
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.tables import ABLATION, IMAGES
 from fedlib.results.reading import client_label, group, hyperparameters, option
-from fedlib.results.selection import settings
+from fedlib.results.selection import late, settings
 from fedlib.tasks.auto_tuned import SMALLER
 
 # The paper's names of tasks; that of a network of which there is one is left out.
@@ -73,7 +73,9 @@ PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
 )
 # So many points of accuracy a panel of Figure 4 shows at least: it says how little delta matters.
 SPAN = 10.0
-ALPHAS = dict(zip((0.01, 0.1, 1.0), style.tints(3), strict=True))
+MARKS, HOLLOW = "filled: ours ± std (half: one seed)", "; hollow: Table 1"
+FRACTION: dict[str, Any] = {"xycoords": "axes fraction"}
+ALPHAS = {0.01: "#000000", 0.1: style.COLORS["red"], 1.0: style.COLORS["amber"]}
 
 
 def problem(run: History) -> str:
@@ -85,8 +87,8 @@ def problem(run: History) -> str:
 def curves(
     panels: Sequence[tuple[str, float]], histories: Sequence[History], *, apart: bool = False
 ) -> Drawing:
-    """Test accuracy over rounds (Figures 1 and 6), after runs at the paper's settings Table 1's
-    numbers in brackets; several seeds as means and bands of ± one standard deviation.
+    """Test accuracy over rounds (Figures 1 and 6), and beside each panel the numbers at the end:
+    ours, with their spread over the seeds, and at the paper's settings those of Table 1.
 
     Args:
         panels: task and alpha of each; those without runs are left out.
@@ -101,47 +103,74 @@ def curves(
     if apart and len(shown) == 1:
         return _one_by_one(*shown[0][1:])
     frames = []
-    with _panels(len(shown), 3.2) as (figure, axes):
-        for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
-            title = f"{problem(runs[0])}, α = {alpha:g}"
-            cells = TABLE_1[(TABLE_1["task"] == task) & (TABLE_1["column"] == f"alpha {alpha:g}")]
-            options: dict[str, Any] = {"by": client_label, "beside": whole(runs), "ax": ax}
-            data = printed_curves(cells, runs, "avg", title=title, **options)
-            ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
+    size = (style.WIDTH, 0.2 + 2.1 * len(shown))
+    ratios = {"width_ratios": (1.25, 1)}
+    with style.panels(len(shown), 2, size, gridspec_kw=ratios) as (figure, axes):
+        for (ax, beside), (task, alpha, runs) in zip(axes.reshape(-1, 2), shown, strict=True):
+            title = f"{problem(runs[0])}, α = {alpha:g}: {_leaders(runs)}"
+            how: dict[str, Any] = {"by": client_label, "legend": None, "title": title, "ax": ax}
+            _, data = learning_curves(runs, **how)
+            ends = _profile({title: (task, alpha)}, histories)
+            if whole(runs):
+                printed = ends[ends["source"] == "printed"].set_index("algorithm")["value"]
+                rounds = tasks.rounds(task, "paper")
+                data = data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)
+                style.level(ax, 1.0 if "100" in task else 10.0, "chance")
+            else:
+                ends = ends[ends["source"] == "ours"]
+            ax.set_ylabel("test accuracy (%)")
+            near = _strip(beside, ends, runs, names=True)
+            style.titled(beside, "After the last round", near or MARKS)
+            beside.set_xlabel(MARKS + (HOLLOW if near else ""))
             frames.append(data.assign(alpha=alpha))
     return figure, pd.concat(frames, ignore_index=True)
 
 
+def _leaders(runs: Sequence[History]) -> str:
+    """Which methods end within a point of the best, in words."""
+    ends = _ends(runs).set_index("algorithm")["value"]
+    names = [style.look(str(name)).label for name in ends[ends >= ends.max() - 1].index]
+    return f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} lead"
+
+
 def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
-    """A panel a method, before the grey curves of the others: eight bands would hide each other."""
-    data = learning_curves(runs, by=client_label, window=1)[1].assign(alpha=alpha)
+    """A panel a method, before the grey curves of the others: eight bands would hide each other.
+
+    The numbers are means over :func:`fedlib.results.selection.late`'s rounds, which are marked.
+    """
+    _, data = learning_curves(runs, by=client_label, legend=None)
+    data = data.assign(alpha=alpha)
+    ends = _ends(runs, late).set_index("algorithm")
     groups = dict(list(data.groupby("algorithm", sort=False)))
     rows, columns = style.grid(len(groups), 4)
-    size = (1.8 * columns, 1.5 * rows + 0.5)
-    late = data.loc[data["round"] > 0.2 * data["round"].max(), "mean"]
-    limits = (late.quantile(0.1) - 2, late.max() + 2)
+    size = (style.WIDTH, 0.35 + 1.35 * rows)
+    seen = data.loc[data["round"] > 0.2 * data["round"].max(), "line"]
+    limits, last = (seen.quantile(0.05) - 2, seen.max() + 2), data["round"].max()
     with style.panels(rows, columns, size, len(groups), sharex=True, sharey=True) as (figure, axes):
         for ax, (key, part) in zip(axes, groups.items(), strict=True):
-            look, last = style.look(key), part.iloc[-1]
+            look, end = style.look(key), ends.loc[key]
             for other in groups.values():
-                ax.plot(other["round"], other["mean"], color="0.85", linewidth=0.6)
-            style.band(ax, part["round"], part["mean"], part["std"], look.color, 0.25)
-            ax.plot(part["round"], part["mean"], color=look.color, label=look.label)
-            spread = "" if pd.isna(last["std"]) else f" ± {last['std']:.1f}"
-            style.titled(ax, look.label, f"{last['mean']:.1f}{spread}", small=small(runs))
-            ax.set(ylim=limits, xlim=(0, data["round"].max()))
+                ax.plot(other["round"], other["line"], color="0.86", linewidth=0.6)
+            style.band(ax, part["round"], part["line"], part["spread"], look.color, 0.25)
+            ax.plot(part["round"], part["line"], color=look.color, label=look.label)
+            over = [last - late(runs[0]), last]
+            ax.plot(over, [end["value"]] * 2, color=style.ink(look.color), linewidth=0.7)
+            spread = "" if pd.isna(end["std"]) else f" ± {end['std']:.1f}"
+            style.titled(ax, look.label, f"{end['value']:.1f}{spread}", small=small(runs))
+            ax.set(ylim=limits, xlim=(0, last))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
-        told = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}"
-        figure.suptitle(told, fontsize=7, color="0.4")
+        told = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}; numbers and thin lines: means"
+        told += f" over the last {late(runs[0])} rounds, ± std over the seeds"
+        figure.suptitle(textwrap.fill(told, 118), fontsize=6, color="0.35", x=0.01, ha="left")
         for ax in axes[-columns:]:
             ax.set_xlabel("round")
-        figure.supylabel("test accuracy (%)", fontsize=8)
+        figure.supylabel("test accuracy (%)", fontsize=7)
     return figure, data
 
 
 def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
-    """Final accuracies along a panel's settings, a line per client optimizer (Figures 2 and 3);
-    above runs on the paper's tasks a row of panels as Table 1 prints them.
+    """Final accuracies along a panel's settings (Figures 2 and 3): a row of strips, in each a line
+    per client optimizer with ours and, for runs on the paper's tasks, what Table 1 prints.
 
     Args:
         panels: those without runs are left out.
@@ -158,38 +187,86 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    lost: dict[Axes, set[str]] = {}  # of our runs' panels, the lines that end before the last place
-    sources = ("ours",) if tiny else ("printed", "ours")
-    # What is printed stands beside ours where there is one panel, else above.
-    across, rows = (len(shown), len(sources)) if len(shown) > 1 else (len(sources), 1)
-    size, common = (max(4.5, 3.0 * across), 2.8 * rows), "col" if rows > 1 else "row"
-    with style.panels(rows, across, size, sharey=common) as (figure, axes):
-        grid = axes.reshape(len(sources), -1)
-        for column, (title, places) in zip(grid.T, shown.items(), strict=True):
-            runs = [run for place in places.values() for run in _at(histories, *place)]
-            *_, last = places.values()
-            rounds = {tasks.rounds(run.config.task["name"], "paper") for run in runs}
-            said = " and ".join(f"{number:,}" for number in sorted(rounds))
-            told = {"printed": f"printed in Table 1, {said} rounds", "ours": note(runs)}
+    columns = max(map(len, shown.values()))
+    size = (style.WIDTH, 0.3 + 1.85 * len(shown))
+    with style.panels(len(shown), columns, size, sharex="row", sharey="row") as (figure, axes):
+        for row, (title, places) in zip(axes.reshape(len(shown), -1), shown.items(), strict=True):
             frame = _profile(places, histories)
-            frame = frame[frame["source"].isin(sources)]
-            for ax, source in zip(column, sources, strict=True):
-                lines = frame[frame["source"] == source].groupby("algorithm", sort=False)
-                for key, part in lines:
-                    look = style.look(str(key))
-                    ax.plot(part["place"], part["value"], label=look.label, **look.line())
-                    style.band(ax, part["place"], part["value"], part["std"], look.color, 0.12)
-                style.titled(ax, title, told[source], small=tiny)
-                ax.set_xticks(range(len(places)), list(places))
-                ax.set(xlim=(-0.2, len(places) - 0.9), xlabel="α" if "over α" in title else "")
+            frame = frame[frame["source"].isin(("ours",) if tiny else ("printed", "ours"))]
+            for ax, (place, at) in zip(row, places.items(), strict=False):
+                runs = _at(histories, *at)
+                near = _strip(ax, frame[frame["x"] == place], runs, names=ax is row[0])
+                name = f"α = {place}" if "over α" in title else place.replace("\n", ", ")
+                head = name if "over α" in title or ax is not row[0] else f"{title}: {name}"
+                head = f"{title.removesuffix(', over α')}, {name}" if "over α" in title else head
+                about = scale(runs) if runs else "not run"
+                style.titled(ax, head, f"{about}; {near}" if near else about, small=tiny)
+            for ax in row[len(places) :]:
+                ax.set_visible(False)
             frame.insert(0, "panel", title)
             frames.append(frame)
-            gone = [run for run in _at(histories, *last) if run.diverged is not None]
-            lost[column[-1]] = {style.look(client_label(run)).label for run in gone}
-        for ax in axes:
-            style.label_ends(ax, lost=lost.get(ax, ()), alike=0.002)
-        axes[0].set_ylabel("final test accuracy (%)")
+        middle = axes[len(axes) - 1 - columns // 2]
+        middle.set_xlabel(
+            f"test accuracy after the last round (%)\n{MARKS}{'' if tiny else HOLLOW}"
+        )
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool) -> str:
+    """One place's final numbers, a line a method: ours filled (half of one seed) with ± std, the
+    printed one hollow, both in figures at the right; a method that diverged is called so.
+
+    Returns:
+        how many of ours are near to print, in words; "" if none is printed.
+    """
+    ours = ends[ends["source"] == "ours"].set_index("algorithm")
+    printed = ends[ends["source"] == "printed"].set_index("algorithm")["value"]
+    lost = {client_label(run) for run in runs if run.diverged is not None}
+    known = [name for name in style.CLIENT_LOOKS if name in {*ours.index, *printed.index, *lost}]
+    text: dict[str, Any] = {"va": "center", "ha": "right", "fontsize": 6.3}
+    text |= {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+    for y, name in enumerate(reversed(known)):
+        look = style.look(name)
+        color, dark = look.color, style.ink(look.color)
+        value = ours["value"].get(name, np.nan)
+        theirs = printed.get(name, np.nan)
+        ax.plot([theirs, value], [y, y], color=color, linewidth=0.8, alpha=0.6)
+        ax.plot(theirs, y, "o", color=color, markersize=4, markerfacecolor="white")
+        if not np.isnan(value):
+            spread, one = ours["std"].get(name), ours["seeds"].get(name) == 1
+            ax.plot([value - spread, value + spread], [y, y], color=color, linewidth=3, alpha=0.35)
+            half: dict[str, Any] = {"fillstyle": "left"} if one else {}
+            ax.plot(
+                value,
+                y,
+                "o",
+                color=color,
+                markersize=4.2,
+                label=look.label,
+                markerfacecoloralt="white",
+                **half,
+            )
+        said = "diverged" if name in lost else "–" if np.isnan(value) else f"{value:.1f}"
+        ax.annotate(said, (1, y), (27, 0), color=dark, fontweight="bold", **text)
+        if len(printed):
+            said = "–" if np.isnan(theirs) else f"{theirs:.1f}"
+            ax.annotate(said, (1, y), (48, 0), color="0.4", **text)
+    top = len(known) - 0.35
+    ax.annotate("ours", (1, top), (27, 0), color="0.2", **{**text, "fontsize": 6})
+    if len(printed):
+        ax.annotate("print", (1, top), (48, 0), color="0.4", **{**text, "fontsize": 6})
+    ax.set_yticks(range(len(known)), [style.look(name).label for name in reversed(known)])
+    for tick, name in zip(ax.get_yticklabels(), reversed(known), strict=False):
+        tick.set_color(style.ink(style.look(name).color))
+    ax.tick_params(axis="y", length=0, labelleft=names)
+    ax.grid(axis="x")
+    ax.grid(visible=False, axis="y")
+    ax.spines["left"].set_visible(False)
+    ax.set_ylim(-0.6, top + 0.3)
+    ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+    gap = (ours["value"] - printed).abs().dropna()
+    near = f"{(gap <= TOLERANCE).sum()} of {len(gap)} within {TOLERANCE:g} of print"
+    return near if len(gap) else ""
 
 
 def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
@@ -224,12 +301,17 @@ def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[Histor
     return pd.concat(frames)[[*columns, "unclear"]].dropna(subset="value")
 
 
-def _ends(histories: Sequence[History]) -> pd.DataFrame:
-    """The last round's test accuracy in percent: mean and deviation over a setting's seeds."""
+def _ends(
+    histories: Sequence[History], window: Callable[[History], int] | None = None
+) -> pd.DataFrame:
+    """Test accuracy in percent, mean and deviation over a setting's seeds: as Table 1 has it, or
+    the mean over a window of last rounds.
+    """
     rows = []
     for runs in settings(histories):
         config, metric = runs[0].config, METRICS["avg"]
-        values = pd.Series([metric.factor * metric(run)[0] for run in runs], dtype=float)
+        finals = [run.final(window=window(run)) if window else metric(run)[0] for run in runs]
+        values = metric.factor * pd.Series(finals, dtype=float)
         row = {"task": config.task["name"], "alpha": option(runs[0], "alpha")}
         row |= {"algorithm": client_label(runs[0]), "source": "ours", "unclear": ""}
         row |= {"value": values.mean(skipna=False), "std": values.std(skipna=False)}
@@ -248,31 +330,40 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
     keys, told = ["task", "alpha", "preset", "delta"], ["printed", "unclear"]
     printed, columns = printed[keys + told], [*keys[:2], "delta", "mean", "std", "seeds", *told]
     frames = []
-    with _panels(len(by_task), 2.7) as (figure, panels):
+    width = style.COLUMN if len(by_task) == 1 else style.WIDTH
+    with style.panels(1, len(by_task), (width, 2.2)) as (figure, panels):
         for ax, of_task in zip(panels, by_task.values(), strict=True):
-            stated: dict[str, float] = {}
             ends = _ends(of_task).drop(columns="unclear").rename(columns={"value": "mean"})
             frame = ends.merge(printed, how="left").sort_values(["alpha", "delta"])[columns]
             for alpha, part in frame.groupby("alpha"):
                 color, label = ALPHAS.get(float(str(alpha)), "0.4"), f"α = {alpha:g}"
-                stated[label] = part["printed"].max()
-                ax.semilogx(part["delta"], part["mean"], "o-", color=color, label=label)
+                mark: dict[str, Any] = {"color": color, "markersize": 5}
+                mark |= {"markerfacecolor": "white"} if part["seeds"].max() == 1 else {}
+                ax.plot(part["delta"], part["mean"], color=color, alpha=0.4, linewidth=0.8)
+                std = part["std"].fillna(0.0)
+                ax.errorbar(part["delta"], part["mean"], std, fmt="o", label=label, **mark)
                 for delta, mean in zip(part["delta"], part["mean"], strict=True):
-                    above = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
-                    ax.annotate(f"{mean:.1f}", (delta, mean), (0, 5), color=color, **above)
-                style.band(ax, part["delta"], part["mean"], part["std"], color, 0.2)
+                    style.say(ax, f"{mean:.1f}", (delta, mean + 0.9), color, ha="center")
+                known = part.dropna(subset="printed")
+                ax.plot(known["delta"], known["printed"], "s", color=color, markerfacecolor="white")
             deltas = sorted(frame["delta"].unique())
-            ax.set(xlabel="δ, which bounds how fast the step size grows")
-            style.titled(ax, problem(of_task[0]), scale(of_task), small=small(of_task))
+            ax.set(xscale="log", xlabel="δ, which bounds how fast the step size grows")
+            spread = frame.groupby("alpha")["mean"].agg(np.ptp).max()
+            title = f"{problem(of_task[0])}: δ moves it by {spread:.1f} points"
+            hollow = "; hollow: one seed" if frame["seeds"].max() == 1 else ""
+            style.titled(ax, title, scale(of_task) + hollow, small=small(of_task))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
             ax.margins(x=0.12)  # the first point's number is not on the axis
             low, high = ax.get_ylim()
             room = max(0.0, SPAN - (high - low)) / 2
             ax.set_ylim(low - room, high + room)
-            style.label_ends(ax, stated, numbers=False)
+            if frame["alpha"].nunique() > 1:
+                ax.legend()
+            else:
+                style.say(ax, f"α = {frame['alpha'].iloc[0]:g}", (0.02, 0.95), **FRACTION)
             frames.append(frame)
-        panels[0].set_ylabel("final test accuracy (%)")
+        panels[0].set_ylabel("test accuracy after the last round (%)")
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -280,13 +371,15 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
     """Delta-SGD's test accuracy over rounds for several local epochs, a panel per alpha."""
     by_alpha = sorted(group(histories, "option.alpha").items())
     frames = []
-    with _panels(len(by_alpha), 2.7) as (figure, panels):
+    size = (style.COLUMN if len(by_alpha) == 1 else style.WIDTH, 2.3)
+    with style.panels(1, len(by_alpha), size, sharey=True) as (figure, panels):
         for ax, (alpha, runs) in zip(panels, by_alpha, strict=True):
-            shades = zip(sorted(set(map(_epochs, runs))), style.tints(3), strict=False)
-            looks = {name: style.Look(name, color) for name, color in shades}
+            shades = zip(sorted(set(map(_epochs, runs))), ("amber", "red", "black"), strict=False)
+            looks = {name: style.Look(name, style.COLORS[color]) for name, color in shades}
             # The caption names the paper's task.
             title = f"α = {alpha:g}" if whole(runs) else f"{problem(runs[0])}, α = {alpha:g}"
-            _, data = learning_curves(runs, title=title, by=_epochs, looks=looks, window=1, ax=ax)
+            _, data = learning_curves(runs, title=title, by=_epochs, looks=looks, ax=ax)
+            ax.set_ylabel(ax.get_ylabel() if ax is panels[0] else "")
             frames.append(data.assign(alpha=alpha))
     data = pd.concat(frames, ignore_index=True).rename(columns={"algorithm": "epochs"})
     return figure, data
@@ -297,13 +390,11 @@ def _epochs(history: History) -> str:
 
 
 def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
-    """Means and standard deviations over seeds; the paper's numbers are not in its text."""
-    frame = _ends(histories).rename(columns={"algorithm": "method", "value": "mean"})
+    """Means and standard deviations over seeds, of the means over the rounds of
+    :func:`fedlib.results.selection.late`; the paper's numbers are not in its text.
+    """
+    frame = _ends(histories, late).rename(columns={"algorithm": "method", "value": "mean"})
     return None, frame[["task", "method", "mean", "std", "seeds", "preset", "rounds", "data"]]
-
-
-def _panels(count: int, height: float) -> AbstractContextManager[tuple[Figure, np.ndarray]]:
-    return style.panels(1, count, (max(4.5, 3.1 * count), height))
 
 
 def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:

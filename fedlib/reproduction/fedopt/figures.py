@@ -170,7 +170,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
             style.key(figure)
             seeds = "/".join(str(number) for number in sorted(pd.concat(frames)["seeds"].unique()))
             told = f"in the titles: the best against FedAvg; bands: ± std; {seeds} seed(s)"
-            figure.supxlabel(told, fontsize=6, color="0.35", x=0.995, ha="right")
+            panels[-1].set_xlabel(f"round\n{told}", ha="right", x=1.2)
     return figure, pd.concat(frames, ignore_index=True)
 
 

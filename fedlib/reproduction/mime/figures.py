@@ -14,6 +14,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves
+from fedlib.figures.scale import scale, small
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.mime.base_optimizers import mime_table_5
@@ -31,11 +32,12 @@ LINES = (*PANELS["all methods"], "fedavg", "mime_sgd", "loc_mime")
 _FEDAVG = style.look("fedavg")
 # Lines that do not look like their algorithm.
 LOOKS: dict[str, style.Look] = {
-    "fedavgm": style.Look("FedAvg, momentum", style.look("fedavgm").color, "v", "-"),
-    "mime_sgd": style.Look("Mime, no momentum", style.look("mime").color, "v", ":"),
-    "fedavg": style.Look("FedAvg, no momentum", _FEDAVG.color, "v", ":"),
-    "mime_whole": style.Look("Mime, gradients of all", style.look("mime").color, "v", "--"),
+    "fedavgm": style.Look("FedAvg", _FEDAVG.color, "v", "-"),
+    "mime_sgd": style.Look("without", style.look("mime").color, "v", style.DOT),
+    "fedavg": style.Look("without", _FEDAVG.color, "v", style.DOT),
+    "mime_whole": style.Look("Mime, gradients of all", style.look("mime").color, "v", style.DASH),
 }
+SHADES = ("sky", "pink", "blue", "brown")  # of FedProx' mu
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
 
 
@@ -74,14 +76,44 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
     if not shown:
         missing = sorted(set(PANELS["all methods"]) - set(best))
         raise Error(f"Mime's Figure 1: no panel is complete, the first lacks runs of {missing}")
-    frames = {}
-    size = (5.5 if len(shown) == 1 else 2.6 * len(shown), 2.9)
+    frames: dict[str, pd.DataFrame] = {}
+    every = [run for runs in best.values() for run in runs]
+    _, all_lines = learning_curves(every, by=line_of, looks=LOOKS)
+    size = (style.COLUMN if len(shown) == 1 else style.WIDTH, 2.4)
     with style.panels(1, len(shown), size, sharey=True) as (figure, panels):
         for ax, (title, names) in zip(panels, shown.items(), strict=True):
+            for name, part in all_lines.groupby("algorithm"):
+                if name not in names:
+                    ax.plot(part["round"], part["line"], color="0.88", linewidth=0.7, zorder=0)
             part = {name: best[name] for name in names}
             frames[title] = _draw(ax, part, line_of, LOOKS, title)
+            ends = frames[title].groupby("algorithm")["line"].last()
+            betas = [
+                f"{LOOKS[name].label if name in LOOKS else style.name(name)} {beta:g}"
+                for name, beta in chosen(part)["momentum"].items()
+                if beta > 0
+            ]
+            about = scale(every) if ax is panels[0] else f"β: {', '.join(betas)}"
+            about += "; grey: the other panels" if ax is panels[-1] and len(shown) > 1 else ""
+            style.titled(ax, finding(title, ends), about, small=small(every))
             ax.label_outer()
     return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
+
+
+def finding(panel: str, ends: pd.Series) -> str:
+    """What a panel of Figure 1 shows, of its lines' last numbers.
+
+    >>> finding("with and without momentum", pd.Series({"mime": 77.4, "mime_sgd": 71.7}))
+    'Momentum: +5.7 for Mime'
+    >>> finding("all methods", pd.Series({"mime": 77.4, "scaffold": 80.7}))
+    'SCAFFOLD ends first'
+    """
+    if panel == "all methods":
+        best = str(ends.idxmax())
+        return f"{LOOKS[best].label if best in LOOKS else style.name(best)} ends first"
+    if panel == "with and without momentum":
+        return f"Momentum: {ends['mime'] - ends['mime_sgd']:+.1f} for Mime"
+    return f"A local state: {ends['loc_mime'] - ends['mime']:+.1f}"
 
 
 def chosen(best: Mapping[str, Sequence[History]]) -> pd.DataFrame:
@@ -119,14 +151,18 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
     for number, mu in enumerate(sorted(by_mu)):
-        name, label = mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
+        name, label = mu_line(by_mu[mu][0]), f"μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         best[name] = by_mu[mu]
-        shade = style.tints(len(by_mu))[number - 1] if mu else _FEDAVG.color
-        looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
+        shade = style.COLORS[SHADES[(number - 1) % len(SHADES)]] if mu else _FEDAVG.color
+        looks[name] = style.Look(label, shade, "o", "-" if mu else style.DASH)
     frames = {}
-    with style.panels(1, 2, (6.4, 2.8)) as (figure, panels):
+    with style.panels(1, 2, (style.WIDTH, 2.3)) as (figure, panels):
         for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
-            frames[metric] = _draw(ax, best, mu_line, looks, f"test {metric}", metric)
+            frames[metric] = _draw(ax, best, mu_line, looks, f"Test {metric}", metric)
+            if ax is not panels[0]:
+                style.titled(
+                    ax, f"Test {metric}", small=small([run for r in best.values() for run in r])
+                )
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 

@@ -59,7 +59,7 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
         raise Error("no runs to draw; give at least one history")
     panels = {base: [run for row, run in chosen.items() if row[0] == base] for base, _ in chosen}
     frames = {}
-    size = (1.1 + 1.4 * len(panels), 2.7)
+    size = (style.WIDTH, 2.5)
     with style.panels(1, len(panels), size, sharey=True) as (figure, axes):
         for ax, (base, runs) in zip(axes, panels.items(), strict=True):
             _, frames[base] = learning_curves(
