@@ -43,10 +43,10 @@ LONG = 110  # letters of a sentence
 SHAPE = 4 / 3
 CUT_OUT = {
     "theory/client_drift": [(0.0, 0.0, 3.75, 2.5)],
-    "theory/mimicking": [(0.0, 0.0, 3.75, 1.95)],
+    "theory/mimicking": [(0.0, 0.0, 3.75, 1.99)],
     "fedopt/figure_1": [(0.0, 0.0, 3.68, 2.2)],
-    "adafedadam/figure_3": [(0.0, 0.0, 2.05, 2.3)],
-    "delta_sgd/figure_1": [(2.62, 0.12, 5.5, 2.13)],
+    "adafedadam/figure_3": [(0.0, 0.0, 2.1, 2.3)],
+    "delta_sgd/figure_1": [(2.47, 0.12, 5.5, 2.13)],
     "fedopt/figure_10": [(0.15, 0.25, 2.12, 1.78), (2.12, 1.9, 3.8, 3.36)],
 }
 
