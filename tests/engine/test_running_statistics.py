@@ -94,10 +94,6 @@ def by_hand(rounds, steps, lr, start, l2=0.0):
     return server.eval()
 
 
-@pytest.mark.parametrize(
-    ("backend", "l2", "model"),
-    [*((name, 0.0, tracked) for name in BACKENDS), ("auto", 0.03, tracked), ("auto", 0.0, users)],
-)
 def pretrained():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
@@ -139,6 +135,10 @@ def test_pretrained_statistics_stay_or_go_on_from_where_they_are():
     assert not torch.equal(after[1].running_mean, before[1].running_mean)
 
 
+@pytest.mark.parametrize(
+    ("backend", "l2", "model"),
+    [*((name, 0.0, tracked) for name in BACKENDS), ("auto", 0.03, tracked), ("auto", 0.0, users)],
+)
 def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend, l2, model):
     problem = task(batch_size=None, local_epochs=2, l2=l2)
     problem = dataclasses.replace(problem, model=model)
