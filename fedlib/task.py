@@ -167,7 +167,8 @@ class ClientData:
             Error: they are, as ``frame.groupby("user").groups`` has them.
         """
         index = getattr(self.x, "index", None)
-        labels = any(isinstance(part, pd.Index) for part in self.parts)
+        parts = self.parts if isinstance(self.parts, Sequence) else ()  # else refused below
+        labels = any(isinstance(part, pd.Index) for part in parts)
         if labels and isinstance(index, pd.Index) and not index.equals(pd.RangeIndex(len(index))):
             what = "client data: parts are labels of rows, which here are not their places"
             raise Error(f"{what}; give frame.groupby(...).indices, or reset_index(drop=True)")
