@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 import numpy as np
@@ -97,6 +97,11 @@ class Component:
         values = [getattr(self, field.name) for field in fields(self)]
         parts = [part.functions() for part in values if isinstance(part, Component)]
         return sum(parts, [value for value in values if callable(value)])
+
+    @cached_property
+    def of_user(self) -> bool:
+        """Whether a class of this component or its parts is not fedlib's."""
+        return bool(self.versions())
 
     def structure(self) -> str:
         """Everything about this component but the values of its floats."""

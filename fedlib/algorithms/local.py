@@ -72,7 +72,7 @@ class LocalTraining(Algorithm):
             # Before its first step x is the server's; after it, the client's own to write over. A
             # class of the user's may hold it still.
             x = state["x"]
-            held = x.data_ptr() == state["anchor"].data_ptr() or self.versions()
+            held = x.data_ptr() == state["anchor"].data_ptr() or self.of_user
             out = None if held else x
             loss, x = value_and_grad.descend(x, batch, state["lr"], out=out)
             return {**state, "x": x, "loss": loss}

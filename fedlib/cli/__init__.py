@@ -44,7 +44,8 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def _status() -> int:
     """Run the command; its exit status, after the line that tells what went wrong."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
-    logging.getLogger("fedlib.unstored").setLevel(logging.WARNING)
+    for name in ("fedlib.unstored", "fedlib.plainly"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         os.getcwd()
     except FileNotFoundError:  # without it PyTorch cannot even be imported

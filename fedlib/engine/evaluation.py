@@ -97,7 +97,7 @@ class Evaluator:
         """Evaluate ``x [C, P]``."""
         views = self.model.views(x)
         with self.model.evaluating():
-            whole = self.model.plain or self.model.mixes
+            whole = self.model.plain
             size = BATCH if whole else self._chunk(views, len(x))
             parts = [slice(start, start + size) for start in range(0, len(self.index), size)]
             values = self.each(partial(self._values, views), parts)

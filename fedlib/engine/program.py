@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from fedlib import files, process, randomness
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.arguments import shown
-from fedlib.engine import fitting, modules, ranks, strategy
+from fedlib.engine import ranks, strategy
 from fedlib.engine.batches import Feed
 from fedlib.engine.checkpoint import (
     Checkpoint,
@@ -39,8 +39,12 @@ from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Distributed, Parallel, Vectorized
 from fedlib.errors import Error, Failure, require_known
 
-log = logging.getLogger("fedlib")
+if TYPE_CHECKING:
+    from fedlib.engine.judging import Judge
 
+log = logging.getLogger("fedlib")
+# Its own name: the command line shows it.
+_plainly = logging.getLogger("fedlib.plainly")
 Backend = Vectorized | Parallel | Distributed | Plain
 BACKENDS: dict[str, type[Backend]] = {
     "vectorized": Vectorized,
@@ -112,30 +116,17 @@ class Program:
         self.dtype = DTYPES[config.dtype]
         model = self._new_model()
         _check_features(model, method)
-        used = copy.deepcopy(model) if self.task.described else self._new_model()
         self.model = FlatModel(model, self.dtype, device)
-        fresh = None if self.task.described else self._new_model()
-        if fresh is not None:
-            modules.require_repeatable(self.task, used, fresh)
-        fitting.require_fit(self.task, used, self.dtype)
-        if fresh is not None:
-            modules.suit(self.task, self.model, used, fresh.to(self.dtype), len(configured))
-        if backend == "parallel" and not self.model.copyable:
-            backend = "auto"  # which then takes one worker
-        self.strategy = strategy.pick(
-            self.model.size,
-            len(configured),
-            config.clients_per_round,
-            device,
-            backend,
-            chunk_clients,
-            strategy.stacks(model) or not self.model.copyable,
-        )
+        methods = [run.method for run in configured]
+        self.strategy = self._pick(len(configured), backend, chunk_clients)
+        self.judge: Judge | None = None
+        if method.of_user or not self.task.described:  # fedlib's own are proven by its tests
+            self._judge_first(methods, chunk_clients)
         feed = Feed(self.task, config.seeds, self.dtype, device)
         feed.require_same_cohorts(config.rounds, config.clients_per_round)
         self.training = Training(
             config,
-            [run.method for run in configured],
+            methods,
             feed,
             BACKENDS[self.strategy.backend](feed, self.model),
             self.model,
@@ -155,6 +146,70 @@ class Program:
         self.warned = False
         # Which of several programs this is, for the progress bar.
         self.place = ""
+
+    def _pick(
+        self, configurations: int, backend: str, chunk_clients: int | None
+    ) -> strategy.Strategy:
+        """The strategy for this model."""
+        return strategy.pick(
+            self.model.size,
+            configurations,
+            self.config.clients_per_round,
+            self.device,
+            backend,
+            chunk_clients,
+            strategy.stacks(self.model.model) or not self.model.copyable,
+        )
+
+    def _judge_first(self, methods: Sequence[Algorithm], chunk_clients: int | None) -> None:
+        """Try what is the user's before round 0; see :mod:`fedlib.engine.judging`."""
+        from fedlib.engine import fitting, judging
+
+        if not self.task.described:
+            one, other = self._new_model(), self._new_model()
+            judging.require_repeatable(self.task, one, other)
+            fitting.require_fit(self.task, one, self.dtype)
+            self.model.copies_inputs = True
+        self.judge = judging.Judge(
+            self.task,
+            self.config,
+            methods[0],
+            self._new_model,
+            fast=self.strategy.backend != "plain",
+            copies=self.strategy.backend == "parallel",
+            together=self.strategy.chunk_clients > 1,
+        )
+        # All ranks go on as the first one, whose rounding may be another on other machines.
+        if reason := ranks.first(self.judge.reason(self.model, methods)):
+            self._go_plainly(reason)
+        elif self.strategy.backend == "plain":
+            self.judge = None  # there is nothing to compare with
+        elif not self.model.copyable:  # then one worker is left
+            self.strategy = self._pick(len(methods), "auto", chunk_clients)
+
+    def _judge_again(self, now: Progress, number: int) -> None:
+        """Compare backends before round ``number``, if it is one for that."""
+        from fedlib.engine import judging
+
+        if number in judging.ROUNDS and self.judge is not None:
+            methods = [self.training.methods[position] for position in now.alive]
+            if reason := ranks.first(self.judge.reason(self.model, methods, now.server, number)):
+                self._go_plainly(f"before round {number}, {reason}")
+                self._train_plainly(len(now.alive))
+
+    def _go_plainly(self, reason: str) -> None:
+        if ranks.number() == 0:
+            _plainly.warning(
+                "%s; it goes on by the plain backend, one client after the other, which takes "
+                "longer",
+                reason,
+            )
+        self.judge, self.strategy = None, replace(self.strategy, backend="plain")
+
+    def _train_plainly(self, configurations: int) -> None:
+        """Take the plain backend from here on."""
+        self.training.backend = Plain(self.training.feed, self.model)
+        self.training.memory.widen(configurations)
 
     def _new_model(self) -> nn.Module:
         """The model before round 0."""
@@ -342,6 +397,7 @@ class Program:
             "memory": self.training.memory.state_dict(),
             "cohorts": self.training.named,
             "record": self.record.state_dict(),
+            "plain": self.strategy.backend == "plain",
         }
 
     def restore(self, saved: Snapshot) -> Progress:
@@ -359,6 +415,9 @@ class Program:
             )
         self.training.memory.load_state_dict(saved["memory"])
         self.record.load_state_dict(saved["record"])
+        if saved.get("plain") and self.strategy.backend != "plain":
+            self.judge, self.strategy = None, replace(self.strategy, backend="plain")
+            self._train_plainly(len(saved["progress"]["alive"]))
         return Progress(**saved["progress"])
 
     def stepper(self) -> Callable[[], None]:
@@ -412,6 +471,8 @@ class Program:
     def _advance(self, now: Progress, number: int) -> None:
         """Round ``number``, and the evaluation after it."""
         before = time.perf_counter()
+        if self.judge is not None:
+            self._judge_again(now, number)
         new, loss = self.training.round(now.alive, now.server, number)
         survivors = now.alive
         if loss is not None:

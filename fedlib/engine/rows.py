@@ -31,6 +31,10 @@ from fedlib.models.batch_norm import BatchNorm2d
 _generators = threading.Lock()
 
 
+class ParameterChanged(Error):
+    """A module changes a parameter when it is called."""
+
+
 def require_trainable(model: nn.Module) -> None:
     """Refuse modules whose parameters cannot be replaced during a call.
 
@@ -218,13 +222,13 @@ class FlatModel(Vector):
         require_trainable(model)
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
         self.model.train()
-        self.dtype = dtype
+        self.dtype, self.device = dtype, device
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
         # Whether rows go through torch.func.vmap: until it cannot run the model, or runs it wrong.
         self.vmaps = True
         self._vmapped = False  # whether it has, once
-        self.copies_inputs = False  # whether the model changes its inputs, which are others' too
+        self.copies_inputs = False  # as a user's model may change its inputs, which are others' too
         self.copyable = True  # whether a copy of the model is one, as one by closures is not
         # Whether forward passes are one by one, in the module's own parameters.
         self.plain = False
@@ -236,23 +240,16 @@ class FlatModel(Vector):
         # Weights of layers, in contrast to the scales and shifts of normalisation.
         self._weights = [not isinstance(places[0][0], NORMS) for places in self.places]
         self.statistics = Statistics(self.model)
-        self.mixes = False
         for module in self.model.modules():
             hooked = module._backward_hooks or module._backward_pre_hooks
             # The latter's padding and statistics have rows of their own; vmap calls no hooks.
             self.vmaps &= not (hooked or isinstance(module, BatchNorm2d))
-            if getattr(module, "scale_grad_by_freq", False):  # counts padding, and other rows
-                self.see_real_examples_only()
 
     def layout(self) -> dict[str, Part]:
         """Where each parameter lies in a vector ``x [..., P]``."""
         ends = itertools.accumulate(self.sizes, initial=0)
         places = map(slice, *zip(*itertools.pairwise(ends), strict=True))
         return dict(zip(self.names, map(Part, places, map(tuple, self.shapes)), strict=True))
-
-    def see_real_examples_only(self) -> None:
-        """Give the model no padding: it looks across its batch. Its rows then go one by one."""
-        self.mixes, self.carries_rows, self.vmaps = True, False, False
 
     def _held(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -429,7 +426,7 @@ class FlatModel(Vector):
             self.statistics.put(self.statistics.original)
         for name, parameter, value in zip(self.names, self.original, values, strict=True):
             if not torch.equal(parameter.nan_to_num(), value.nan_to_num()):
-                raise Error(
+                raise ParameterChanged(
                     f"the model {type(self.model).__name__} changes its parameter {name!r} in its "
                     "forward pass, as max_norm of an embedding does, which no optimizer would see; "
                     "compute with a bounded one, for instance torch.renorm(self.weight, 2, 0, 1.0)"
@@ -494,10 +491,7 @@ class FlatModel(Vector):
 
     def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         """A pass; torch's own random numbers are functions of a single row's key."""
-        x = x.clone() if self.copies_inputs else x
-        if self.mixes:
-            return _of_real_examples(partial(self._seeded, function), x)
-        return self._seeded(function, x)
+        return self._seeded(function, x.clone() if self.copies_inputs else x)
 
     def _seeded(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         keyed = randomness.MASKS.get()

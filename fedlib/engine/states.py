@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,8 @@ def kept(places: Tensor | list[int], state: Any, count: int) -> Any:
     """
     if isinstance(state, dict):
         return {name: kept(places, part, count) for name, part in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(kept(places, part, count) for part in state)
     return state[places] if _by_configuration(state, count) else state
 
 
@@ -84,40 +85,6 @@ def require_field(method: object, deed: str, state: Any, field: str = "") -> Sta
     return state
 
 
-def require_axes(
-    what: str, state: Any, clients: int, runs: int, of_one: Callable[[], Any] | None = None
-) -> None:
-    """Require tensors ``[M, C, .]``, of what clients share ``[C, .]``; 1 stands for any number.
-
-    Args:
-        what: it is, for the error.
-        of_one: makes the same of the first client alone. Where there are as many configurations as
-            clients, that tells numbers of clients, ``[M, C]``, from vectors that they share.
-
-    Raises:
-        Error: of one of another shape, as numbers of clients without ``keepdim=True`` have.
-    """
-    for name, value in state.items() if isinstance(state, dict) else ():
-        if isinstance(value, dict):
-            part = None if of_one is None else partial(_part, of_one, name)
-            require_axes(what, value, clients, runs, part)
-            continue
-        shape = tuple(value.shape)
-        good = len(shape) == 3 and shape[0] in (1, clients) and shape[1] in (1, runs)
-        if len(shape) == 2 and shape[0] in (1, runs):
-            one = of_one() if of_one is not None and shape[0] == clients > 1 else state
-            good = tuple(one[name].shape) == shape
-        if shape and not good:
-            raise Error(
-                f"{what} {name} of shape {shape} for {clients} clients and {runs} configurations; "
-                "need (clients, configurations, numbers): keep the last axis (keepdim=True)"
-            )
-
-
-def _part(made: Callable[[], Any], name: str) -> Any:
-    return made()[name]
-
-
 def _require_values(what: str, state: State, client: bool) -> None:
     """Require tensors; of the server a number or word is one for all configurations."""
     for name, value in state.items():
@@ -130,23 +97,6 @@ def _require_values(what: str, state: State, client: bool) -> None:
 def spread(state: State, clients: int) -> State:
     """Give every tensor the client axis ``[M, C, .]``; what clients share is not copied."""
     return map_state(lambda t: t if t.dim() == 3 else t.expand(clients, *t.shape), state)
-
-
-def beside(state: Any, axes: int, own: float = 1.0, other: float = 2.0) -> Any:
-    """A state, or a tensor, with the first part times ``own``, and other numbers beside it.
-
-    Args:
-        axes: how many leading axes the first is of: 1 configurations, 2 clients and configurations.
-        other: what the rest is multiplied by, plus one.
-    """
-    if isinstance(state, dict):
-        return {name: beside(part, axes, own, other) for name, part in state.items()}
-    if not (isinstance(state, Tensor) and state.is_floating_point()):
-        return state
-    first = (slice(1),) * min(state.dim(), axes)
-    changed = other * state + 1
-    changed[first] = own * state[first]
-    return changed
 
 
 def narrow(state: State, start: int, stop: int) -> State:
@@ -180,16 +130,6 @@ def carry_statistics(source: State, target: State) -> State:
     They stand beside what an algorithm knows, which may make its states anew.
     """
     return target | {"statistics": source["statistics"]} if "statistics" in source else target
-
-
-def alike(left: Any, right: Any) -> bool:
-    """Whether the floating-point numbers of two states differ by rounding only."""
-    if isinstance(left, dict):
-        return all(alike(part, right[name]) for name, part in left.items())
-    if not (isinstance(left, Tensor) and left.is_floating_point() and left.shape == right.shape):
-        return True
-    left, right = left.nan_to_num(), right.nan_to_num()
-    return bool((left - right).norm() <= 1e-4 * right.norm())
 
 
 @dataclass
@@ -317,6 +257,13 @@ class ClientStates:
         configurations = configurations.to(self.home)
         self.tensors = map_state(
             lambda t: t if t.shape[1] == 1 else t[:, configurations], self.tensors
+        )
+
+    def widen(self, configurations: int) -> None:
+        """Give each configuration its own of what they have shared."""
+        self.tensors = map_state(
+            lambda t: t.expand(-1, configurations, -1).clone() if t.shape[1] == 1 else t,
+            self.tensors,
         )
 
     def state_dict(self) -> State:

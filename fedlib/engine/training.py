@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,15 +14,13 @@ from torch import Tensor
 
 from fedlib import process, randomness
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.arguments import whole_tensors
+from fedlib.arguments import shown
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.plain import Plain
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import (
     ClientStates,
-    alike,
-    beside,
     carry_statistics,
     home,
     kept,
@@ -72,8 +70,7 @@ class Training:
         self.memory = ClientStates(len(self.examples), feed.device, self._home())
         self.measured = ClientStates(len(self.examples), feed.device)
         self.floats, self.named = (0, 0), 0
-        # Of a class that is not fedlib's: which of the server's functions draw random numbers.
-        self._brought, self._draws = bool(methods[0].versions()), dict[str, bool]()
+        self._own = methods[0].of_user  # a user's class
 
     def _home(self) -> torch.device:
         """Where the clients' memories are kept."""
@@ -85,9 +82,7 @@ class Training:
 
     def _tell(self, name: str, value: Any) -> None:
         """Let the methods know something that is no field of theirs."""
-        for method in (*self.methods, *(self._stacked or ())[1:]):
-            if name not in {field.name for field in fields(method)}:
-                object.__setattr__(method, name, value)
+        tell((*self.methods, *(self._stacked or ())[1:]), name, value)
 
     def stack(self, alive: list[int]) -> Algorithm:
         """The configurations at these positions as one method with hyperparameters ``[C, 1]``."""
@@ -142,66 +137,19 @@ class Training:
         return carry_statistics(mean, updated), loss
 
     def serve(self, deed: str, alive: list[int], number: int, *given: Any) -> State:
-        """What the server does in a round, for all configurations at once.
-
-        What a class of the user's draws from the process's random numbers is a function of the seed
-        and the round, and of each configuration what it would be alone.
+        """What the server does in a round.
 
         Args:
             deed: the method's function; given: its arguments.
-
-        Raises:
-            Error: it is no function of its arguments, or not of each configuration's own.
         """
         method = self.stack(alive)
-        apart = deed == "server_update" and method.single_reports
         self._tell("progress", (number, self.config.rounds))
-
-        def function(*given: Any, method: Algorithm = method) -> State:
-            if apart:
-                given = *given[:-1], map_state(lambda t: t.transpose(0, 1), given[-1])
-            made: State = getattr(method, deed)(*given)
-            return made
-
-        if not self._brought:
-            return function(*given)
-        key, count = randomness.key(self.config.seeds["sampling"], deed, number), len(alive)
-
-        def alone(place: int, given: Sequence[Any]) -> State:
-            method = self._stack([alive[place]])
-            process.seed(key)
-            return function(*(kept([place], part, count) for part in given), method=method)
-
-        def together(given: Sequence[Any]) -> State:
-            if not self._draws[deed] or count == 1:
-                process.seed(key)
-                before = process.random_states() if count > 1 else []
-                made: State = function(*copy.deepcopy(given))
-                if not (before and process.drawn_since(before)):
-                    return made
-                self._draws[deed] = True  # later than in its first call
-            return map_state(_joined, *(alone(place, given) for place in range(count)))
-
-        scales: tuple[float, ...] = ()
-        if deed not in self._draws:
-            process.seed(key)
-            before = process.random_states()
-            require_field(self.methods[0], deed, alone(0, given), "x")
-            self._draws[deed] = bool(process.drawn_since(before))
-            scales = 1.0, 1e-3, 1e4
-        mixed = (
-            f"{deed}{{}} of {self.config.algorithm} gives other numbers when it is called again, "
-            "or beside other configurations; reduce over the last axis (dim=-1, keepdim=True), "
-            "decide by torch.where, draw from torch's own random numbers, keep what changes in "
-            "the server's state"
-        )
-        for scale in scales:  # beside others that are far larger
-            tried = *given[:-1], beside(given[-1], 1, scale, 1e6)
-            with whole_tensors(mixed):
-                others = together(tried)
-            if not alike(alone(0, tried), kept([0], others, count)):
-                raise Error(mixed.format(""))
-        return together(given)
+        if not self._own:
+            if deed == "server_update" and method.single_reports:
+                given = *given[:-1], _clients_first(given[-1])
+            return getattr(method, deed)(*given)  # type: ignore[no-any-return]
+        methods = [self.methods[position] for position in alive]
+        return serve(self.feed, methods, deed, number, *given)
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
         """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
@@ -209,14 +157,10 @@ class Training:
         if not len(clients):
             return None
         pieces = chunks(clients, work.round.steps_of(clients), self.chunk_clients)
-        before = process.random_states() if self._brought else []
+        before = process.random_states() if self._own else []
         sums = self.backend.total(phase, work, pieces)
-        for whose in process.drawn_since(before) if before else ():
-            raise Error(
-                f"clients of {self.config.algorithm} draw from {whose}'s random numbers, which "
-                "those that train together share; draw in server_update, or by batch.keys "
-                "(fedlib.randomness)"
-            )
+        if before:
+            require_no_draws(before, self.config.algorithm)
         return sums
 
     def _mean(self, sums: Sums, clients: np.ndarray) -> State:
@@ -255,7 +199,73 @@ class Training:
         return down, up
 
 
-def _joined(*rows: Any) -> Any:
-    """The parts of several configurations as one; what they share stays."""
-    own = isinstance(rows[0], Tensor) and rows[0].dim() > 0 and len(rows[0]) == 1
-    return torch.cat(rows) if own else rows[0]
+def tell(methods: Iterable[Algorithm], name: str, value: Any) -> None:
+    """Let methods know something that is no field of theirs."""
+    for method in methods:
+        if name not in {field.name for field in fields(method)}:
+            object.__setattr__(method, name, value)
+
+
+def require_no_draws(states: list[Any], name: str) -> None:
+    """Require that a user's clients have not drawn since random states were these."""
+    for whose in process.drawn_since(states):
+        raise Error(
+            f"clients of {name} draw from {whose}'s random numbers, which those that train "
+            "together share; draw in server_update, or by batch.keys (fedlib.randomness)"
+        )
+
+
+def serve(feed: Feed, methods: Sequence[Algorithm], deed: str, number: int, *given: Any) -> State:
+    """What a user's server does in a round, for one configuration after the other.
+
+    What it draws from the process's random numbers is a function of the seed and the round.
+
+    Args:
+        methods: C configurations; deed: their function; given: its arguments, ``[C, .]``.
+    """
+    key, made = randomness.key(feed.seeds["sampling"], deed, number), []
+    for place, method in enumerate(methods):
+        process.seed(key)
+        alone = type(method).stack([method], feed.dtype, feed.device)
+        own = [copy.deepcopy(kept([place], part, len(methods))) for part in given]
+        if deed == "server_update" and method.single_reports:
+            own[-1] = _clients_first(own[-1])
+        made.append(require_field(method, deed, getattr(alone, deed)(*own), "x"))
+    if len(made) == 1:
+        return made[0]
+    joined: State = _joined(f"{deed} of {type(methods[0]).__name__} gives", *made)
+    return joined
+
+
+def _clients_first(reports: State) -> State:
+    """Single clients' reports ``[C, M, .]`` as ``[M, C, .]``."""
+    return map_state(lambda t: t.transpose(0, 1), reports)
+
+
+def _joined(what: str, *parts: Any) -> Any:
+    """The parts of several configurations as one.
+
+    Args:
+        what: they are, for the error.
+
+    Raises:
+        Error: they differ in more than tensors ``[1, .]``.
+    """
+    first = parts[0]
+    if isinstance(first, dict) and all(part.keys() == first.keys() for part in parts):
+        return {
+            name: _joined(f"{what} {name!r}", *(part[name] for part in parts)) for name in first
+        }
+    if isinstance(first, (list, tuple)) and all(len(part) == len(first) for part in parts):
+        return type(first)(_joined(what, *each) for each in zip(*parts, strict=True))
+    tensors = all(isinstance(part, Tensor) for part in parts)
+    if tensors and all(part.dim() and len(part) == 1 for part in parts):
+        return torch.cat(parts)
+    if tensors and all(part.dim() == 0 for part in parts):
+        return torch.stack(parts).unsqueeze(1)
+    if not tensors and all(part == first for part in parts):
+        return first
+    raise Error(
+        f"{what} {shown(first)} for one configuration and {shown(parts[1])} for another; need a "
+        "tensor whose first axis is the configurations', as x's is"
+    )

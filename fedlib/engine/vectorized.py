@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
-from fedlib.arguments import whole_tensors
 from fedlib.engine import ranks
 from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.graphs import Capture, Recorder
@@ -22,24 +20,13 @@ from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import (
     ClientStates,
-    alike,
-    beside,
     carry_statistics,
     join,
     map_state,
     narrow,
-    require_axes,
-    require_field,
     spread,
 )
-from fedlib.errors import Error
 from fedlib.process import one_core_each, usual_threads
-
-MEASURES = "client_measure"
-MIXED = (
-    "clients of {} count in each other's numbers; in {} reduce over the last axis (dim=-1, "
-    "keepdim=True), and decide by torch.where, for each client"
-)
 
 
 @dataclass
@@ -114,8 +101,6 @@ class Vectorized:
         # Other models, and methods that are not fedlib's, may do more than torch sees.
         records = feed.device.type == "cuda" and model.carries_rows
         self.recorder = Recorder(self.step, partial(Capture, feed.device)) if records else None
-        # What clients of a class that is not fedlib's do on their own, as was seen.
-        self.tried = set[str]()
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
@@ -133,7 +118,7 @@ class Vectorized:
         sent, full = self._whole(clients, work)
         client, server = self.feed.client(sent, work.round), work.server
         with self.model.statistics.tracking(server.get("statistics")):
-            memory = self._each("client_enroll", work, client, full)
+            memory = work.method.client_enroll(server, client, full)
         work.memory.put(sent["memory"], spread(memory, len(clients)))
         return self._nothing(work)
 
@@ -144,7 +129,7 @@ class Vectorized:
         sent, full = self._whole(clients, work)
         client, server = self._client(work, sent), work.server
         with self.model.statistics.tracking(server.get("statistics")):
-            measured, report = self._each(MEASURES, work, client, full)
+            measured, report = work.method.client_measure(server, client, full)
         if measured:
             work.measured.put(sent["measured"], spread(measured, len(clients)))
         return self._sums(report, clients, work, sent)
@@ -159,31 +144,23 @@ class Vectorized:
         kept = bool(work.measured.tensors) and not method.halves
         measured = work.measured.get(sent["measured"]) if kept else None
         client = self._client(work, sent, measured)
-        state = self._each("client_init", work, client)
+        state = method.client_init(server, client)
         state = spread(carry_statistics(server, state), running)
-        if method.versions():  # which may write to it, and so to what clients share with the server
+        if method.of_user:  # which may write to it, and so to what clients share with the server
             state = map_state(Tensor.clone, state)
-        take = self.step if self.recorder is None or method.versions() else self.recorder
+        take = self.step if self.recorder is None or method.of_user else self.recorder
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, sent)):
             active = plan.active[step]
             if active < running:
                 finished.append(narrow(state, active, running))
                 state, running = narrow(state, 0, active), active
-            if method.versions() and "client_step" not in self.tried:
-                self._require_own_step(work, state, batch)
-                self.tried.add("client_step")
             state = take(method, state, batch)
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:
             work.memory.put(sent["memory"], method.client_remember(server, state))
-        report = require_field(method, "client_final", method.client_final(server, state))
-        if method.versions():
-            what, runs = f"client_final of {type(method).__name__} gives", len(work.methods)
-            alone = partial(method.client_final, server, narrow(state, 0, 1))
-            require_axes(what, report, len(clients), runs, alone)
-        report = carry_statistics(state, report)
+        report = carry_statistics(state, method.client_final(server, state))
         sums = self._sums(report, clients, work, sent)
         if method.single_reports:
             runs = len(work.methods)
@@ -199,73 +176,10 @@ class Vectorized:
         """One local step of all rows that still run."""
         with self.model.statistics.tracking(state.get("statistics")) as statistics:
             new = method.client_step(state, batch, self.oracle)
-        require_field(method, "client_step", new, "loss")
-        if method.versions():  # a hyperparameter [C, 1] has no axis of clients, who leave singly
+        if method.of_user:  # a hyperparameter [C, 1] has no axis of clients, who leave singly
             clients, number = len(batch.y), (*new["loss"].shape[1:2], 1)
             new = map_state(lambda t: t.expand(clients, *t.shape) if t.shape == number else t, new)
         return new | {"statistics": statistics.moved} if "statistics" in state else new
-
-    def _each(self, deed: str, work: Work, client: Client, *full: RowsFullBatch) -> Any:
-        """What a function of the method gives; refused where numbers of others count in it.
-
-        Of a class that is not fedlib's that is tried once, with others for all but the first client
-        and configuration.
-        """
-        function, others = getattr(work.method, deed), None
-
-        def first(made: Any) -> State:
-            state = dict(zip(("kept", "sent"), made, strict=True)) if deed == MEASURES else made
-            return _first(require_field(work.method, deed, state), len(client.steps))
-
-        if work.method.versions() and deed not in self.tried:
-            self.tried.add(deed)
-            parts = {name: beside(part, 2) for name, part in vars(client).items()}
-            given = beside(work.server, 1), replace(client, **parts), *map(Others, full)
-            with whole_tensors(MIXED.format(type(work.method).__name__, f"{deed}{{}}")):
-                others = first(function(*given))
-        made = function(work.server, client, *full)
-        if work.method.versions():
-            what, count = f"{deed} of {type(work.method).__name__} gives", len(client.steps)
-            alone = partial(function, work.server, _of_first(client)) if not full else None
-            for state in made if deed == MEASURES else (made,):
-                require_axes(what, state, count, len(work.methods), alone)
-        if others is not None and not alike(first(made), others):
-            again = function(work.server, client, *full)
-            if alike(first(made), first(again)):  # else it draws, which is refused by its own name
-                raise Error(MIXED.format(type(work.method).__name__, deed))
-        return made
-
-    def _require_own_step(self, work: Work, state: State, batch: Batch) -> None:
-        """The same of a step and what follows it, beside clients whose gradients are far longer.
-
-        It is tried with short gradients and long ones, as what cuts them off may not do so in the
-        first step.
-        """
-        method, clients = work.method, len(batch.y)
-        name = type(method).__name__
-
-        def first(state: State, own: float, other: float) -> State:
-            """What the first client sends for the first configuration after a step."""
-            scale = torch.full_like(batch.weights, other)
-            scale[:1] = own
-            scaled = replace(batch, weights=scale * batch.weights)
-            with whole_tensors(MIXED.format(name, "client_step{}")):
-                state = self.step(method, map_state(Tensor.clone, state), scaled)
-            loss = state.pop("loss")
-            if loss.shape != (clients, len(work.methods), 1):
-                what = f"client_step of {name} gives a loss of shape {(*loss.shape,)}"
-                raise Error(f"{what}; need value_and_grad's, {(clients, len(work.methods), 1)}")
-            with whole_tensors(MIXED.format(name, "client_final or client_remember{}")):
-                sent = method.client_final(work.server, state)
-                kept = method.client_remember(work.server, state) if method.remembers else {}
-            require_field(method, "client_final", sent)
-            return _first({"sent": sent, "kept": kept}, clients)
-
-        others = beside(state, 2)
-        for own in (1e-3, 1.0, 1e4):
-            sent = first(state, own, own)
-            if alike(sent, first(state, own, own)) and not alike(sent, first(others, own, 1e6)):
-                raise Error(MIXED.format(name, "client_step, client_final and client_remember"))
 
     def _upload(
         self, work: Work, plan: Plan, weights: Tensor, training: bool = True
@@ -385,30 +299,3 @@ class Distributed:
                 totals.append(Sums(state["reports"], state["loss"], seen, clients=apart))
         total: Sums = reduce(operator.iadd, totals)
         return total
-
-
-def _first(state: State, clients: int) -> State:
-    """The first client's and configuration's part of a state."""
-    return map_state(lambda t: t[(slice(1),) * min(t.dim(), 2)], spread(state, clients))
-
-
-def _of_first(client: Client) -> Client:
-    """What the first client knows alone."""
-    tensors = {
-        name: part for name, part in vars(client).items() if isinstance(part, (Tensor, dict))
-    }
-    return replace(client, **narrow(tensors, 0, 1))
-
-
-class Others:
-    """The clients' whole data, with other numbers for all but the first client."""
-
-    def __init__(self, full: RowsFullBatch) -> None:
-        self.full = full
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(beside(part, 2) for part in self.full(x))
-
-    def loss(self, x: Tensor) -> Tensor:
-        changed: Tensor = beside(self.full.loss(x), 2)
-        return changed

@@ -16,12 +16,12 @@ def assert_rows_agree(task, algorithm="fedavg", **settings):
     return by_rows
 
 
-def fedavg(task, initial, rounds, lr, local_steps=1):
+def fedavg(task, initial, rounds, lr, local_steps=1, dtype=torch.float64):
     """FedAvg as anybody writes it: ``torch.optim.SGD`` on whole clients, all of them each round.
 
-    Returns the state dict after the last round, in float64, from the ``initial`` one.
+    Returns the state dict after the last round, from the ``initial`` one.
     """
-    model, data = task.new_model().double(), task.train
+    model, data = task.new_model().to(dtype), task.train
     model.load_state_dict(initial)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for _ in range(rounds):
@@ -37,7 +37,7 @@ def fedavg(task, initial, rounds, lr, local_steps=1):
             for _ in range(local_steps):
                 optimizer.zero_grad()
                 x = data.x[own].clone()
-                outputs = model(x.double() if x.is_floating_point() else x)
+                outputs = model(x.to(dtype) if x.is_floating_point() else x)
                 torch.nn.functional.cross_entropy(outputs, data.y[own]).backward()
                 optimizer.step()
             for name, p in trained.items():

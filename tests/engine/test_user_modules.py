@@ -441,31 +441,50 @@ def bounded(net, x):
 
 
 OTHERWISE = {
-    "in a list": (lambda: holding(lambda net: net.last.weight), "last.weight past its layer"),
-    "closure of another": (Around(), "reads the parameter of another module past its layer"),
-    "a view of values": (lambda: holding(lambda net: net.last.weight.data), "not plain PyTorch's"),
+    "closure of another": (Around(), "reads a parameter of another module"),
     "one memory": (on_one_memory, "inner.0.weight lies on the memory of first.weight; make"),
     "hook": (lambda: with_hook("register_hook"), "first.weight has a hook"),
     "late hook": (lambda: with_hook("register_post_accumulate_grad_hook"), "has a hook"),
     "hook of a module": (with_hook("register_hook"), "first.weight has a hook"),
-    "checkpoint": (lambda: Net(checkpointed, nn.Linear(8, 8)), "plain PyTorch's; .*checkpoint"),
     "max_norm": (
         lambda: Words(nn.Embedding(7, 4, max_norm=0.5)),
         "changes its parameter 'embedding.weight' in its forward pass",
     ),
     "bounded": (lambda: Net(bounded), "changes its parameter 'last.weight' in its forward pass"),
-    "sparse gradient": (
-        lambda: Net(
-            lambda net, x: F.embedding((x[:, 0] > 0).long(), net.inner[0].weight, sparse=True),
-            nn.Embedding(2, 8),
-        ),
-        "its gradient fails: RuntimeError: reshape",
+    "frozen max_norm": (
+        lambda: Words(nn.Embedding(7, 4, max_norm=0.5).requires_grad_(False)),
+        "changes its frozen parameter 'embedding.weight' when it is called",
     ),
+}
+# What rows would train otherwise, and the plain loop trains.
+PLAINLY = {
+    "in a list": lambda: holding(lambda net: net.last.weight),
+    "a view of values": lambda: holding(lambda net: net.last.weight.data),
+    "checkpoint": lambda: Net(checkpointed, nn.Linear(8, 8)),
+    "sparse gradient": lambda: Net(
+        lambda net, x: F.embedding((x[:, 0] > 0).long(), net.inner[0].weight, sparse=True),
+        nn.Embedding(2, 8),
+    ),
+    "mean": MIXING["mean"],
 }
 
 
+@pytest.mark.parametrize("name", PLAINLY)
+def test_what_rows_would_train_otherwise_is_trained_plainly(name, caplog):
+    whole = fedlib.Task("whole", PLAINLY[name], DATA, DATA, batch_size=None)
+    initial = fedlib.run(whole, "fedavg", rounds=0).params
+    caplog.clear()
+    overrides = {"client_lr": 0.1, "local_steps": 2}
+    history = fedlib.run(whole, "fedavg", rounds=2, overrides=overrides)
+    assert len(caplog.records) == 1 and "goes on by the plain backend" in caplog.text
+    theirs = fedavg(whole, initial, 2, 0.1, local_steps=2, dtype=torch.float32)
+    theirs = {name: theirs[name] for name in history.params}
+    torch.testing.assert_close(history.params, theirs, rtol=1e-4, atol=1e-6)
+    assert fedlib.evaluate(whole, history.params)["loss"] == pytest.approx(history.final("loss"))
+
+
 @pytest.mark.parametrize("name", OTHERWISE)
-def test_another_gradient_than_plain_pytorchs_is_refused(name):
+def test_what_no_loop_would_train_the_same_is_refused(name):
     model, message = OTHERWISE[name]
     refused(message, trained, model, dtype="float32")
 
@@ -567,7 +586,7 @@ def test_outputs_of_nan_diverge_and_layers_without_values_are_one_line():
         (lambda: Net(inner, nn.BatchNorm1d(8)), "running statistics"),
         (
             lambda: Net(inner, nn.BatchNorm1d(8, track_running_stats=False)),
-            "which looks across its batch, on one example.*: Expected more than 1",
+            "on batches of 1 to 3 examples fails: .*Expected more than 1",
         ),
     ],
 )
