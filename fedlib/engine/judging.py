@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedlib import process
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
@@ -416,7 +417,16 @@ class Judge:
         what = f"{self.named} on batches of 1 to {case.config.batch_size} examples"
         frozen = {n: p for n, p in fresh.model.named_parameters() if not p.requires_grad}
         before = {name: parameter.clone() for name, parameter in frozen.items()}
-        wanted: dict[str, Tensor] = called(what, case.plain, fresh)
+        try:
+            wanted: dict[str, Tensor] = called(what, case.plain, fresh)
+        except Error as problem:
+            norms = (isinstance(each, _BatchNorm) for each in fresh.model.modules())
+            if type(problem) is not Error or not any(norms):
+                raise
+            raise Error(
+                f"{problem}; fedlib.models.replace_batch_norm(model, by='group') makes one that "
+                "takes a single example, too"
+            ) from None
         again = called(what, case.plain, tried, (2, 1, 0)) if again is None else again
         if case.difference(again, wanted, tried):
             raise Refusal(

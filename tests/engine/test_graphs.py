@@ -16,6 +16,7 @@ from torch import nn
 import fedlib
 from fedlib import losses
 from fedlib.engine.graphs import Recorder, _fill
+from fedlib.engine.judging import Sample
 from fedlib.engine.oracles import Batch
 from fedlib.engine.states import map_state
 from fedlib.engine.vectorized import Vectorized
@@ -166,7 +167,8 @@ def test_a_graph_holds_what_its_step_reads(monkeypatch):
 
         def with_recorder(self, feed, model):
             init(self, feed, model)
-            self.recorder = Recorder(self.step, lambda: capture)
+            if not isinstance(feed, Sample):  # whose numbers are compared with the plain loop's
+                self.recorder = Recorder(self.step, lambda: capture)
 
         def callback(history):  # when all is recorded
             if history.frame["round"].max() == 3:
