@@ -6,6 +6,7 @@ import copy
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -202,8 +203,14 @@ class Training:
 def tell(methods: Iterable[Algorithm], name: str, value: Any) -> None:
     """Let methods know something that is no field of theirs."""
     for method in methods:
-        if name not in {field.name for field in fields(method)}:
+        if name not in _names(type(method)):  # type: ignore[arg-type]
             object.__setattr__(method, name, value)
+
+
+@cache
+def _names(kind: type[Algorithm]) -> frozenset[str]:
+    """The hyperparameters of a class; a round asks for them, so they are looked up once."""
+    return frozenset(field.name for field in fields(kind))
 
 
 def require_no_draws(states: list[Any], name: str) -> None:
