@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from fedlib.optimizers import mime as base
     from fedlib.optimizers import torch as torch_optim
     from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
-    from fedlib.tasks import ClientData, Task, image_task, load_task, quadratic_task, text_task
+    from fedlib.tasks import (
+        ClientData,
+        Task,
+        from_datasets,
+        image_task,
+        load_task,
+        quadratic_task,
+        table_task,
+        text_task,
+    )
 
 __version__ = "0.1.0"
 
@@ -38,7 +47,8 @@ _NAMES = {
     "errors": "Error",
     "figures": "plot",
     "optimizers.client": "DeltaSGD SGD SGDM SPS",
-    "tasks": "ClientData Task image_task load_task quadratic_task text_task",
+    "tasks": "ClientData Task from_datasets image_task load_task quadratic_task table_task "
+    "text_task",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _MODULES = {

@@ -60,8 +60,12 @@ def test_feddyn(tmp_path, monkeypatch):
     assert feddyn.diverged is None and fedavg.diverged is None
 
 
-def test_recipes():
+def test_recipes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     made = ran("recipes")
+    for name in ("patients", "of_pets", "segmented"):  # of a table, of a folder, of masks
+        losses = fedlib.run(made[name], "fedavg", rounds=8, client_lr=0.1).series("loss")
+        assert 0 < losses.iloc[-1] < losses.iloc[0]
     task, run = made["task"], partial(fedlib.run, rounds=8, client_lr=0.3)
     assert made["decayed"].config.method["server_schedule"] == "cosine 1"
     assert len(made["scores"]) == 5 and made["scores"][-1][0] > 0.8

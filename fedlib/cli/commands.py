@@ -84,7 +84,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-data = typer.Typer(help="Data sets: what is there, prepare, import, check.", no_args_is_help=True)
+data = typer.Typer(help="Data sets: what is there, prepare, import.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
 # -------------------------------------------------------------------------------- words and values
@@ -259,24 +259,32 @@ def _figures() -> dict[str, dict[str, str]]:
 
 
 @data.command("list", cls=_Command)
-def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
+def data_list(
+    verify: Annotated[bool, typer.Option("--verify", help="Hash prepared data again.")] = False,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
     """Known data sets: which are prepared and how large, how to get them, whose laptop runs they
-    open.
+    open. With --verify all that is prepared is read and compared with its card.
     """
     from fedlib import datasets
     from fedlib.datasets.catalogue import editions
 
     notebooks = _needed((), "laptop") if (paths.project_root() / "notebooks").is_dir() else {}
     cards: list[dict[str, Any]] = []
+    there = "unchanged" if verify else "yes"
     rows = [("name", "prepared", "size", "fedlib data ...", "laptop runs of notebooks; or tasks")]
     for name in datasets.names(data_root):
         known = list(editions(name).values())
         opens = {item.name: notebooks.get(item.name, []) for item in known}
         card = datasets.info(name, data_root)
         card |= {"editions": {item.name: item.size for item in known}, "notebooks": opens}
+        if verify and card["prepared"]:
+            datasets.verify(name, data_root)
+            card["verified"] = True
         cards.append(card)
         state = "stand-in" if card.get("stand_in_is") else "no"
-        state = "broken" if "error" in card else "yes" if card["prepared"] else state
+        state = "broken" if "error" in card else there if card["prepared"] else state
         size = f"{card['bytes'] / 1e6:.1f} MB" if "bytes" in card else "-"
         tasks = ", ".join(card.get("tasks", ())) or "-"
         ways = [(f"prepare {item.name} ({item.size / 1e6:,.0f} MB)", item.name) for item in known]
@@ -354,7 +362,11 @@ def _prepare_all(
             cards.append(made)
             typer.echo(f"prepared {item.name}: {_content(made)}", err=as_json)
         elif folder and not item.recipe and not isinstance(made, Failure):
-            typer.echo(f"left out {item.name}, which has no recipe: {made}", err=True)
+            what = f"left out {item.name}, which has no recipe: {made}; put it there and give the"
+            ways = (
+                f"same command again, or 'fedlib data prepare {item.name}' where there is a network"
+            )
+            typer.echo(f"{what} {ways}", err=True)
         else:
             problems.append(f"{item.name}: {made}")
     show(
@@ -375,41 +387,19 @@ def _content(card: dict[str, Any]) -> str:
 @data.command("import", cls=_Command)
 def data_import(
     name: Annotated[str, typer.Argument(help="Name for it, e.g. cifar10 or one of your own.")],
-    file: Annotated[Path, typer.Argument(help="A file, or a folder of images or of LEAF's JSON.")],
-    label: Annotated[str, typer.Option(help="A table's column of labels.")] = "label",
-    client: Annotated[str, typer.Option(help="A table's column of clients.")] = "client",
-    split: Annotated[str, typer.Option(help="A table's column of train and test.")] = "split",
+    file: Annotated[Path, typer.Argument(help="A .npz or .jsonl file, or LEAF's folder.")],
     overwrite: Overwrite = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
     """Import a copy of a data set; a bad file is refused whole.
 
-    A file is .npz (arrays), .jsonl (texts), .csv or .parquet (a row an example); images lie in
-    <class>/<image>; see data/README.md.
+    A file is .npz (arrays) or .jsonl (texts), a folder has LEAF's JSON; see data/README.md.
     """
     from fedlib import datasets
 
-    columns = {"label": label, "client": client, "split": split}
-    card = datasets.import_file(name, file, data_root, overwrite, **columns)
+    card = datasets.import_file(name, file, data_root, overwrite)
     show(card, as_json, f"imported {name} from {card['file']}: {_content(card)}")
-
-
-@data.command("verify", cls=_Command)
-def data_verify(
-    names: Annotated[Several, typer.Argument(help="Default all prepared ones.")] = None,
-    as_json: Json = False,
-    data_root: DataRoot = None,
-) -> None:
-    """Hash prepared data again and compare with its card."""
-    from fedlib import datasets
-
-    names = names or [card["name"] for card in datasets.prepared(data_root)]
-    for name in names:
-        datasets.verify(name, data_root)
-        if not as_json:
-            typer.echo(f"{name}: unchanged")
-    show({"verified": names}, as_json, f"{len(names)} data sets verified")
 
 
 # ------------------------------------------------------------------------------------ run and grid

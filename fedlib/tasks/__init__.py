@@ -15,7 +15,7 @@ from fedlib.arguments import Seed, brought, called, checked, shown
 from fedlib.errors import Error, Failure, first_line
 from fedlib.paths import read_toml
 from fedlib.task import ClientData, Task
-from fedlib.tasks.imported import image_task, text_task
+from fedlib.tasks.imported import image_task, table_task, text_task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, require_preset
 from fedlib.tasks.quadratic import quadratic_task
 
@@ -29,11 +29,15 @@ __all__ = [
     "TASKS",
     "ClientData",
     "Task",
+    "from_datasets",
     "image_task",
     "load_task",
     "quadratic_task",
+    "table_task",
     "text_task",
 ]
+
+from_datasets = ClientData.from_datasets
 
 
 def defaults(name: str, preset: str = "paper") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -14,10 +15,11 @@ from fedlib import datasets, partitioners
 from fedlib.arguments import Seed, checked
 from fedlib.datasets import Dataset, TextDataset
 from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets.dataset import SPLITS
 from fedlib.datasets.store import Root
 from fedlib.datasets.text import any_words, post_words, tokenized
 from fedlib.errors import Error, require, unknown
-from fedlib.models import AttentionClassifier, SmallCNN
+from fedlib.models import AttentionClassifier, SmallCNN, Softmax
 from fedlib.partitioners import checks
 from fedlib.task import ClientData, Fixed, Task, Transform
 from fedlib.tasks import images
@@ -85,8 +87,7 @@ def image_task(
         f"{data}_images",
         dataset,
         usual if model is None else model,
-        (images.tensor(dataset.train_x), dataset.train_y, dataset.train_client),
-        (images.tensor(dataset.test_x), dataset.test_y, dataset.test_client),
+        *_splits(dataset),
         {"data": data, "clients": clients, "alpha": alpha},
         {"transform": _scaled(dataset) if transform is None else transform, "seed": seed, **fields},
     )
@@ -155,8 +156,126 @@ def text_task(
     )
 
 
+@checked
+def table_task(
+    frame: pd.DataFrame,
+    model: Model | None = None,
+    *,
+    label: Any = "label",
+    client: Any = None,
+    split: Any = None,
+    clients: int | None = None,
+    alpha: float | None = None,
+    seed: Seed = 0,
+    **fields: Any,
+) -> Task:
+    """A task of classifying the rows of a table, which pandas may have read from anywhere.
+
+    Args:
+        frame: a row an example. What is not named below is its features, all of them numbers; each
+            is shifted and scaled to mean 0 and deviation 1 over the training rows.
+        model: makes the model: inputs ``[B, features]``, outputs a logit per class. Default
+            :class:`fedlib.models.Softmax`.
+        label: the column of labels, words or whole numbers; sorted they are the classes.
+        client: the column that says whose a row is. Default: the rows are divided.
+        split: the column of ``"train"`` and ``"test"``. Default: a fifth of each client's rows,
+            drawn at random, tests.
+        clients, alpha: how the training rows are divided, as of :func:`image_task`.
+        seed: of the division and of the rows that test.
+        **fields: of :class:`fedlib.Task`, for instance ``batch_size=32``; with ``version="1"`` runs
+            are stored.
+
+    Returns:
+        the task, named ``table``. Its inputs, and those for :func:`fedlib.predict`, are the raw
+        features, ``frame.drop(columns=[label, client])``.
+
+    Raises:
+        Error: no such column; something missing in one; a feature that is no number.
+
+    Example:
+        >>> import pandas as pd
+        >>> import fedlib
+        >>> rows = {"age": [20, 30, 40, 50] * 5, "sick": ["no", "no", "yes", "yes"] * 5}
+        >>> frame = pd.DataFrame(rows | {"clinic": ["north", "south"] * 10})
+        >>> task = fedlib.table_task(frame, label="sick", client="clinic")
+        >>> task.classes, task.train.ids, task.train.sizes.tolist()
+        (('no', 'yes'), ['north', 'south'], [8, 8])
+    """
+    named = [column for column in (label, client, split) if column is not None]
+    for column in named:
+        if column not in frame:
+            raise unknown("column", column, map(str, frame.columns))
+    if not frame.columns.is_unique or len(set(named)) < len(named):
+        raise Error("two columns of the table have one name, or one of them two roles")
+    features = frame.drop(columns=named)
+    _require_numbers(frame[named], features)
+    if frame[label].dtype.kind == "f" and (frame[label] % 1 != 0).any():
+        raise Error(f"column {label!r} has fractions, no labels; for a regression make a Task")
+    y, names = pd.factorize(frame[label], sort=True)
+    owners, ids = np.zeros(len(frame), np.int64), pd.Index(["all"])
+    if client is not None:
+        owners, ids = pd.factorize(frame[client], sort=True)
+    if split is None:
+        parts = partitioners.local_split(partitioners.by_user(owners), 0.2, seed)
+        rows = [np.sort(np.concatenate(part)) for part in parts]
+    else:
+        if wrong := set(frame[split]) - set(SPLITS):
+            what = f"column {split!r} has {wrong.pop()!r}; allowed: 'train' and 'test'"
+            raise Error(f"{what}; leave these rows out, or rename them")
+        rows = [np.flatnonzero(frame[split] == name) for name in SPLITS]
+    x = features.to_numpy(np.float64)
+    kept: dict[str, Any] = {"classes": tuple(map(str, names)), "clients": tuple(map(str, ids))}
+    for name, chosen in zip(SPLITS, rows, strict=True):
+        kept |= {f"{name}_x": x[chosen], f"{name}_y": y[chosen].astype(np.int64)}
+        if client is not None:
+            kept[f"{name}_client"] = owners[chosen]
+    dataset = Dataset("table", **kept, source="a table of the user's")
+    std, mean = torch.std_mean(torch.from_numpy(dataset.train_x), 0, correction=0)
+    transform = Fixed(partial(_standard, mean=mean, std=torch.where(std == 0, 1.0, std)))
+    return _task(
+        "table",
+        dataset,
+        partial(Softmax, x.shape[1], len(names)) if model is None else model,
+        *_splits(dataset),
+        {"label": str(label), "clients": clients, "alpha": alpha},
+        {"transform": transform, "seed": seed, **fields},
+    )
+
+
+def _standard(x: Tensor, keys: Tensor | None, *, mean: Tensor, std: Tensor) -> Tensor:
+    """Features as float32, each shifted and scaled."""
+    return ((x - mean.to(x.device)) / std.to(x.device)).float()
+
+
+def _require_numbers(named: pd.DataFrame, features: pd.DataFrame) -> None:
+    """Refuse a table in which something is missing, or a feature is no finite number."""
+    for name, column in [*named.items(), *features.items()]:
+        if column.isna().any():
+            row = int(np.flatnonzero(column.isna())[0])
+            raise Error(f"column {name!r} has nothing in row {row}; fill it, or leave it out")
+    if not features.size:
+        raise Error("the table has no rows, or no columns of features")
+    for name, column in features.items():
+        if column.dtype.kind in "biuf":
+            if not np.isfinite(column.to_numpy(np.float64)).all():
+                raise Error(f"column {name!r} has numbers that are not finite; leave them out")
+            continue
+        first, ways = column.iloc[0] if len(column) else "", "pandas.get_dummies"
+        if isinstance(first, (list, tuple, np.ndarray)):
+            ways = f"pandas.DataFrame(frame[{name!r}].tolist())"
+        elif isinstance(first, (bytes, dict)):
+            ways = "of images, fedlib.from_datasets"
+        what = f"column {name!r} is {column.dtype}, a feature is a number"
+        raise Error(f"{what}; make it numbers ({ways}), or leave it out")
+
+
 # Inputs, labels, and the owners' codes where they are known.
 Split = tuple[Tensor, np.ndarray, np.ndarray | None]
+
+
+def _splits(dataset: Dataset) -> tuple[Split, Split]:
+    train = (images.tensor(dataset.train_x), dataset.train_y, dataset.train_client)
+    return train, (images.tensor(dataset.test_x), dataset.test_y, dataset.test_client)
 
 
 def _task(

@@ -30,10 +30,10 @@ def holds(data, **expected):
     return True
 
 
-def not_imported(message, path, name="own", **columns):
+def not_imported(message, path, name="own"):
     """Importing a file is refused in a line that matches the message, and nothing is left."""
     root = path.with_name("root")
-    refused(message, datasets.import_file, name, path, root, **columns)
+    refused(message, datasets.import_file, name, path, root)
     assert not any(path.is_file() for path in root.rglob("*"))
 
 

@@ -59,6 +59,7 @@ RIGHT |= {"parts": [[0, 1], [2, 3]], "path": "mine.npz", "root": ".", "rounds": 
 RIGHT |= {"task": TASK, "weights": [1.0, 1.0], "y": torch.zeros(4)}
 # Those of one callable, where its arguments mean something else or are any keywords.
 X3 = torch.ones(4, 3)
+ROWS = pd.DataFrame({"task": [0, 1] * 9, "method": [*"abc"] * 6, "ours": 2.0})
 TABLE = pd.DataFrame([{"task": "a", "method": "b", "printed": 1.0, "ours": 2}])
 OWN = {
     "run": {"checkpoint": "kept", "checkpoint_every": 1, "chunk_clients": 1},
@@ -66,6 +67,8 @@ OWN = {
     "load_task": {"name": "quadratic", "clients": 3, "dimension": 2, "condition": 3.0},
     "quadratic_task": {"A": np.ones((2, 1, 1)), "b": np.ones((2, 1)), "x0": [0.0], "test": "loss"},
     "image_task": {"data": "pictures", "model": None},
+    "table_task": {"frame": ROWS, "label": "task", "client": "method", "clients": None},
+    "from_datasets": {"datasets": [[(1.0, 0), (2.0, 1)]]},
     "text_task": {"data": "labelled", "words": 9, "length": 4, "model": None},
     "ClientData": {"x": X3},
     "Task": vars_of(TASK),

@@ -19,8 +19,7 @@ PLANS = "--preset --seed -p -p=rounds="
 # A right command, and its options with values; "|" is an argument.
 COMMANDS = [
     (["list"], "--data-root"),
-    (["data", "list"], "--data-root"),
-    (["data", "verify"], "--data-root |"),
+    (["data", "list", "--verify"], "--data-root"),
     (["data", "prepare", "sent140"], "--from --data-root"),
     (["data", "import", "own", "none.npz"], "--data-root"),
     (["run", *RUN], f"{TRAINING} --rounds --eval-every --clients-per-round --data-root"),

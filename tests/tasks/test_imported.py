@@ -1,6 +1,7 @@
 """Tasks by one call from imported images and texts: who holds what, what the model sees, names."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -110,6 +111,69 @@ def test_fields_of_a_task_may_be_given():
 
     task = fedlib.image_task("plain", lambda: nn.Linear(30, 3), clients=2, transform=halves)
     assert fedlib.run(task, "fedavg", rounds=1, overrides={"client_lr": 1e-4}).diverged is None
+
+
+def table(rows=90):
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": draw.integers(20, 90, rows), "tall": draw.random(rows) < 0.5})
+    frame["when"] = 2**40 + draw.integers(0, 1000, rows)  # beyond what float32 tells apart
+    frame["same"] = 7.5
+    frame["sick"] = np.where(frame["when"] % 1000 + 5 * frame["age"] > 750, "yes", "no")
+    frame["clinic"] = draw.choice(["7", "07", "b"], rows)
+    return frame.set_index(draw.permutation(rows))  # whose order means nothing
+
+
+def test_a_table_is_a_task():
+    frame = table()
+    task = fedlib.table_task(frame, label="sick", client="clinic")
+    assert tuple(task.classes) == ("no", "yes") and task.train.ids == ["07", "7", "b"]
+    assert task.test.ids == task.train.ids and len(task.train.x) + len(task.test.x) == 90
+    raw = frame.drop(columns=["sick", "clinic"]).to_numpy(float)
+    rows = {tuple(row): place for place, row in enumerate(raw.tolist())}
+    for data in (task.train, task.test):
+        places = np.array([rows[tuple(row)] for row in data.x.tolist()])
+        assert [task.classes[label] for label in data.y] == frame["sick"].iloc[places].tolist()
+        for name, part in zip(data.ids, data.parts, strict=True):
+            assert set(frame["clinic"].iloc[places[part]]) == {name}
+    sizes = frame.groupby("clinic").size()
+    assert task.test.sizes.tolist() == [round(size / 5) for size in sizes]
+    x = task.transform(task.train.x.unsqueeze(0), None)[0]
+    expected = (task.train.x - task.train.x.mean(0)) / task.train.x.std(0, correction=0).clamp(1e-9)
+    assert x.dtype == torch.float32 and torch.allclose(x, expected.float(), atol=1e-5)
+    losses = fedlib.run(task, "fedavg", rounds=30, client_lr=0.1).series("loss")
+    assert losses.iloc[-1] < 0.9 * losses.iloc[0]
+    frame["kind"] = ["test", "train", "train"] * 30
+    how = {"label": "sick", "split": "kind", "clients": 4, "alpha": 0.5}
+    task = fedlib.table_task(frame.drop(columns="clinic"), **how)
+    assert task.test.x.tolist() == raw[::3].tolist() and task.train.sizes.tolist() == [15] * 4
+    refused(
+        "names no clients; say how many", fedlib.table_task, frame[["age", "sick"]], label="sick"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "columns", "message"),
+    [
+        ({}, {"label": "sik"}, "unknown column 'sik': did you mean 'sick'"),
+        ({}, {"client": "who"}, "unknown column 'who'"),
+        (
+            {},
+            {"client": None, "split": "clinic"},
+            "column 'clinic' has '.*'; allowed: 'train' and 'test'",
+        ),
+        ({}, {"client": "sick"}, "one of them two roles"),
+        ({"age": None}, {}, "column 'age' has nothing in row 0; fill it"),
+        ({"clinic": [None] * 90}, {}, "column 'clinic' has nothing in row 0"),
+        ({"age": np.inf}, {}, "column 'age' has numbers that are not finite"),
+        ({"age": "young"}, {}, r"'age' is .*, a feature is a number; .*pandas\.get_dummies"),
+        ({"age": [[1, 2]] * 90}, {}, r"pandas\.DataFrame\(frame\['age'\]\.tolist\(\)\)"),
+        ({"age": [{"bytes": b""}] * 90}, {}, r"of images, fedlib\.from_datasets"),
+        ({"sick": np.linspace(0, 1, 90)}, {}, "'sick' has fractions, no labels"),
+    ],
+)
+def test_tables_that_are_no_tasks_are_refused(change, columns, message):
+    frame = table().assign(**change)
+    refused(message, fedlib.table_task, frame, **{"label": "sick", "client": "clinic"} | columns)
 
 
 def test_mistakes_are_named(tmp_path):
