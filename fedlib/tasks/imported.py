@@ -161,9 +161,9 @@ def table_task(
     frame: pd.DataFrame,
     model: Model | None = None,
     *,
-    label: Any = "label",
-    client: Any = None,
-    split: Any = None,
+    label: str | int = "label",
+    client: str | int | None = None,
+    split: str | int | None = None,
     clients: int | None = None,
     alpha: float | None = None,
     seed: Seed = 0,
@@ -201,10 +201,11 @@ def table_task(
         >>> task.classes, task.train.ids, task.train.sizes.tolist()
         (('no', 'yes'), ['north', 'south'], [8, 8])
     """
-    named = [column for column in (label, client, split) if column is not None]
-    for column in named:
-        if column not in frame:
-            raise unknown("column", column, map(str, frame.columns))
+    roles = {"label": label, "client": client, "split": split}
+    for role, column in roles.items():
+        if column is not None and column not in frame:
+            raise unknown(f"{role} column", column, map(str, frame.columns))
+    named = [column for column in roles.values() if column is not None]
     if not frame.columns.is_unique or len(set(named)) < len(named):
         raise Error("two columns of the table have one name, or one of them two roles")
     features = frame.drop(columns=named)

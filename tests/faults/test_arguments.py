@@ -67,7 +67,8 @@ OWN = {
     "load_task": {"name": "quadratic", "clients": 3, "dimension": 2, "condition": 3.0},
     "quadratic_task": {"A": np.ones((2, 1, 1)), "b": np.ones((2, 1)), "x0": [0.0], "test": "loss"},
     "image_task": {"data": "pictures", "model": None},
-    "table_task": {"frame": ROWS, "label": "task", "client": "method", "clients": None},
+    "table_task": {"frame": ROWS, "label": "task", "client": "method", "split": None}
+    | dict.fromkeys(("model", "clients", "alpha")),
     "from_datasets": {"datasets": [[(1.0, 0), (2.0, 1)]]},
     "text_task": {"data": "labelled", "words": 9, "length": 4, "model": None},
     "ClientData": {"x": X3},
@@ -148,7 +149,7 @@ OTHER |= {"parts": "part of client|for 0 clients", "sizes": "for [01] clients"}
 OTHER |= {"params": "no run|its parameters", "metric": "has no test"}
 OTHER |= {"name": "unknown (algorithm|task|base)|data set|imported from|holds arrays"}
 OTHER |= {"data_root": "unknown data set|not prepared", "histories": "no runs to draw"}
-OTHER |= {"split": "unknown metric|per client"}
+OTHER |= {"split": "unknown metric|per client", "datasets": "data set", "client": "a feature is"}
 
 
 @pytest.fixture(scope="module")

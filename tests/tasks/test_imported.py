@@ -154,8 +154,8 @@ def test_a_table_is_a_task():
 @pytest.mark.parametrize(
     ("change", "columns", "message"),
     [
-        ({}, {"label": "sik"}, "unknown column 'sik': did you mean 'sick'"),
-        ({}, {"client": "who"}, "unknown column 'who'"),
+        ({}, {"label": "sik"}, "unknown label column 'sik': did you mean 'sick'"),
+        ({}, {"client": "who"}, "unknown client column 'who'"),
         (
             {},
             {"client": None, "split": "clinic"},
