@@ -28,11 +28,12 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.workloads import RATE, WORKLOADS, Workload
 from fedlib import process
 from fedlib.arguments import whole
+from fedlib.clients import ClientData
 from fedlib.engine.config import configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.program import Program
 from fedlib.errors import require_known
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 
 # Rounds are timed in blocks of about this length: training is many rounds in a row, too.
 BLOCK_SECONDS = 0.1

@@ -8,33 +8,24 @@ import hashlib
 import inspect
 import os
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import pandas as pd
-import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.data import DataLoader
 
 from fedlib import losses, process
-from fedlib.arguments import Numbers, called, check_fields, checked, shown
-from fedlib.errors import Error, first_line, require, unknown
+from fedlib.arguments import called, check_fields
+from fedlib.clients import WEIGHTS, ClientData, as_bytes
+from fedlib.errors import Error, require
 from fedlib.losses import accuracy, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
-# Bytes of a tensor, and of a partition, that are read again whenever a task is asked whether it is
-# as it was.
-SMALL, PARTITION = 2**19, 2**24
-# Aggregation weights that float32 holds, and their sums.
-WEIGHTS = 1e-30, 1e30
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
 PerExample = Callable[[Tensor, Tensor], Tensor]
 # A metric: per-example values, or a pair (numerators, denominators) that are summed apart.
@@ -54,353 +45,6 @@ def refuse_in_a_plan(deed: str) -> None:
     """
     if PLANNING.get():
         raise Error(f"it {deed}; a plan only says which runs there are")
-
-
-class NamedParts(list[np.ndarray]):
-    """The clients' parts, with their names in the same order."""
-
-    def __init__(self, parts: Iterable[np.ndarray], names: Sequence[Any]) -> None:
-        super().__init__(parts)
-        self.names = list(names)
-
-
-@dataclass(frozen=True)
-class ClientData:
-    """The examples of a population of clients; an example may belong to several of them.
-
-    Args:
-        x: inputs ``[N, ...]`` of any dtype; the task's transform makes them what the model takes.
-            A tensor, or what NumPy, pandas or scikit-learn have of numbers. Neither these nor the
-            targets are copied where they need not be.
-        y: targets ``[N, ...]``.
-        parts: for each client the indices of its examples, in its own order; or these by the
-            client's name, as ``frame.groupby("user").indices`` has them.
-        ids: names of the clients, each another (text or numbers, also a column of pandas), in the
-            order of the parts; default theirs, or ``"0"``, ``"1"``, ...
-        weights: aggregation weight of each client, 0 or 1e-30 to 1e30 and not all 0; default its
-            number of examples. What is reported is averaged over examples all the same.
-
-    Raises:
-        Error: parts that are no indices of examples, or numbers that do not fit; names the client.
-
-    Example:
-        >>> data = ClientData(torch.eye(3), torch.arange(3), [[0, 2], [1]], ids=["ann", "bob"])
-        >>> len(data), data.sizes.tolist(), data.client_weights().tolist()
-        (2, [2, 1], [2.0, 1.0])
-    """
-
-    x: Tensor
-    y: Tensor
-    parts: Sequence[Any] = field(repr=False)
-    ids: ArrayLike = field(default=(), repr=False)
-    weights: Numbers | None = field(default=None, repr=False)
-    sizes: np.ndarray = field(init=False, repr=False)
-    index: Tensor = field(init=False, repr=False)
-    starts: np.ndarray = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        names: Sequence[Any] = getattr(self.parts, "names", ())
-        if isinstance(self.parts, Mapping):
-            require_owners("client data: parts", pd.Series([*self.parts], dtype=object).to_numpy())
-            names = [str(name) for name in self.parts]
-            self._set(parts=list(self.parts.values()), ids=self.ids if np.size(self.ids) else names)
-        elif isinstance(self.parts, (ValuesView, Iterator)):
-            self._set(parts=list(self.parts))
-        self._require_places()
-        self._set(x=_tensor("x", self.x), y=_tensor("y", self.y))
-        check_fields(self)
-        self._set(x=_plain("x", self.x), y=_plain("y", self.y))
-        count = len(self.x)
-        if count != len(self.y):
-            raise Error(f"client data: {count} inputs but {len(self.y)} targets; need as many")
-        parts = checked_parts("client data: ", self.parts, count)
-        sizes = np.array([len(part) for part in parts], dtype=np.int64)
-        index = np.concatenate([sizes[:0], *parts])
-        ids = np.asarray(self.ids)
-        # A copy of its own; torch's tensors of several axes warn when NumPy asks them for one.
-        weights = None if self.weights is None else np.asarray(self.weights, np.float64).copy()
-        for field_, given in (("weights", weights), ("ids", ids if ids.size else None)):
-            if given is not None and given.shape != sizes.shape:
-                shape = f"{field_} of shape {given.shape} for {len(sizes)} clients"
-                raise Error(f"client data: {shape}; need one each")
-        require_owners("client data: ids", ids)
-        owners, names = [str(name) for name in names], [str(name) for name in ids.tolist()]
-        for place, (name, owner) in enumerate(zip(names, owners, strict=False)):
-            if name != owner and name in owners:
-                raise Error(
-                    f"client data: ids calls client {place} {name!r}, who is {owner!r}; give the "
-                    "ids in the order of the parts (of by_user: np.unique's)"
-                )
-        for name, count in Counter(names).items():
-            if count > 1:
-                raise Error(f"client data: two clients have the id {name!r}; give each its own")
-        if weights is not None:
-            low, high = WEIGHTS
-            wrong = np.flatnonzero(~((weights == 0) | ((weights >= low) & (weights <= high))))
-            if len(wrong):
-                what = f"client data: client {wrong[0]} has weight {weights[wrong[0]]}"
-                raise Error(f"{what}; allowed: 0, or {low:g} to {high:g}")
-            if len(weights) and not weights.sum() > 0:
-                raise Error("client data: all weights are 0; at least one must be positive")
-        self._set(
-            weights=weights,
-            sizes=sizes,
-            index=torch.from_numpy(index),
-            starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
-            ids=names or [str(i) for i in range(len(sizes))],
-            parts=np.split(index, np.cumsum(sizes)[:-1]) if len(sizes) else (),
-        )
-
-    def digest(self) -> str:
-        """64 hex digits of the SHA-256 of everything here, as it is now."""
-        sha = hashlib.sha256()
-        arrays = (self.starts, self.sizes, self.client_weights())
-        for tensor in (self.x, self.y, *map(torch.from_numpy, arrays), self.index):
-            sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
-            sha.update(_bytes(tensor))
-        return hashlib.sha256(repr((sha.hexdigest(), self.ids)).encode()).hexdigest()
-
-    def _require_places(self) -> None:
-        """Refuse labels of rows as parts where they are not the rows' places.
-
-        Raises:
-            Error: they are, as ``frame.groupby("user").groups`` has them.
-        """
-        index = getattr(self.x, "index", None)
-        parts = self.parts if isinstance(self.parts, Sequence) else ()  # else refused below
-        labels = any(isinstance(part, pd.Index) for part in parts)
-        if labels and isinstance(index, pd.Index) and not index.equals(pd.RangeIndex(len(index))):
-            what = "client data: parts are labels of rows, which here are not their places"
-            raise Error(f"{what}; give frame.groupby(...).indices, or reset_index(drop=True)")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        if len(self):  # a copy's parts, too, are views of its index
-            self._set(parts=np.split(self.index.numpy(), np.cumsum(self.sizes)[:-1]))
-
-    def limits(self) -> list[tuple[Tensor, int]]:
-        """Its tensors, and up to how many bytes each is read again to see whether it changed."""
-        return [(self.x, SMALL), (self.y, SMALL), (self.index, PARTITION)]
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    @checked
-    def from_datasets(
-        cls, datasets: Any, *, inputs: str = "", targets: str = "", client: str = ""
-    ) -> ClientData:
-        """Clients' data from data sets whose items are pairs ``(input, target)`` or dicts.
-
-        They are read once, so random transforms give one draw; put them in ``Task.transform``.
-
-        Args:
-            datasets: a ``torch.utils.data`` Dataset or Subset for each client, in a list or by the
-                clients' names; or, with ``client``, one data set of dicts, for instance of Hugging
-                Face's.
-            inputs, targets: fields of dicts; default the usual names, as ``image`` and ``label``.
-            client: the field that says whose an item is.
-
-        Raises:
-            Error: items of another kind, or of different shapes; a DataLoader, which gives batches.
-
-        Example:
-            >>> from torch.utils.data import TensorDataset
-            >>> whole = TensorDataset(torch.eye(3), torch.arange(3))
-            >>> ClientData.from_datasets({"ann": whole, "bob": whole}).sizes.tolist()
-            [3, 3]
-        """
-        named = isinstance(datasets, Mapping) and not client
-        if not (client or isinstance(datasets, Iterable)):
-            raise Error(f"client data: datasets is {shown(datasets)}; give a list of data sets")
-        given = datasets if named else dict(enumerate([datasets] if client else datasets))
-        examples: list[tuple[Tensor, Tensor]] = []
-        sizes, owners = [], []
-        for name, source in given.items():
-            before, whose = len(examples), f"data set {name}"
-            for place, item in _items(whose, source):
-                what = f"client data: item {place} of {whose}"
-                examples.append(_example(what, item, inputs, targets))
-                if client:
-                    if not (isinstance(item, Mapping) and client in item):
-                        raise Error(f"{what} has no field {client!r}, the client's")
-                    owner = item[client]
-                    one = isinstance(owner, Tensor) and owner.numel() == 1
-                    owners.append(owner.item() if one else owner)
-                first, own = ([[*part.shape] for part in examples[at]] for at in (0, -1))
-                if own != first:
-                    raise Error(f"{what} has shapes {own}, the first one {first}; make them alike")
-            sizes.append(len(examples) - before)
-        if not examples:
-            raise Error("client data: these data sets have no items")
-        x, y = (torch.stack(parts) for parts in zip(*examples, strict=True))
-        if client:
-            require_owners(f"client data: field {client!r}", np.array(owners, dtype=object))
-            names = pd.Series(owners).map(str)
-            by_owner = names.groupby(names).indices
-            return cls(x, y, list(by_owner.values()), list(by_owner))
-        return cls(
-            x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), [*given] if named else ()
-        )
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def codes(self) -> np.ndarray:
-        """The client of each entry of ``index``, int64."""
-        return np.repeat(np.arange(len(self)), self.sizes)
-
-    def client_weights(self) -> np.ndarray:
-        """float64 ``[clients]``: what each client counts in the aggregation."""
-        return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
-
-
-# The usual names of inputs and targets.
-INPUTS = ("x", "image", "img", "input", "inputs", "features", "pixel_values", "input_ids")
-TARGETS = ("y", "label", "labels", "target", "targets", "fine_label")
-
-
-def require_owners(what: str, owners: np.ndarray) -> None:
-    """Refuse owners of which one is missing (None, NaN or pandas.NA), or two would have one name.
-
-    Args:
-        what: they are, for the error.
-    """
-    missing = np.flatnonzero(pd.isna(owners))
-    if len(missing):
-        raise Error(f"{what}: number {missing[0]} is missing; name it, or leave its examples out")
-    if owners.dtype == object and owners.ndim == 1:
-        distinct = pd.Series(owners).drop_duplicates()
-        again = distinct[distinct.map(str).duplicated()]
-        if len(again):
-            first = distinct[distinct.map(str) == str(again.iloc[0])].iloc[0]
-            what += f": {shown(first)} and {shown(again.iloc[0])} would have one name"
-            raise Error(f"{what}; make all of them text")
-
-
-def _items(whose: str, dataset: Any) -> Iterator[tuple[int, Any]]:
-    """The items of a data set with their places.
-
-    Raises:
-        Error: it is none, or an item cannot be read.
-    """
-    if isinstance(dataset, DataLoader):
-        advice = "give its dataset, or torch.utils.data.Subset(dataset, indices)"
-        raise Error(f"client data: {whose} is a DataLoader, which gives batches; {advice}")
-    if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
-        for place in range(len(dataset)):
-            what = f"client data: item {place} of {whose} ({type(dataset).__name__})"
-            yield place, called(what, dataset.__getitem__, place)
-    elif isinstance(dataset, Iterable):
-        yield from enumerate(dataset)
-    else:
-        raise Error(f"client data: {whose} is {shown(dataset)}; give a torch.utils.data.Dataset")
-
-
-def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, Tensor]:
-    """An item of a data set as tensors."""
-    if isinstance(item, Mapping):
-        fields = [inputs or next((name for name in INPUTS if name in item), "x")]
-        fields += [targets or next((name for name in TARGETS if name in item), "y")]
-        for field_ in fields:
-            if field_ not in item:
-                raise Error(f"{what}: {unknown('field', field_, item)}; name inputs and targets")
-        item = [item[field_] for field_ in fields]
-    if not isinstance(item, (tuple, list)) or len(item) != 2:
-        raise Error(f"{what} is {shown(item)}; it must be a pair (input, target), or a dict")
-    if getattr(item[0], "mode", "") in ("P", "PA"):
-        raise Error(f"{what} is an image of numbers of a palette; make it colours: convert('RGB')")
-    try:
-        x, y = (torch.as_tensor(p if isinstance(p, Tensor) else np.array(p)) for p in item)
-    except (TypeError, ValueError) as error:
-        raise Error(f"{what} is no pair of numbers: {first_line(error)}; transform it") from None
-    return x, y
-
-
-def _tensor(name: str, values: Any) -> Any:
-    """Inputs or targets as a tensor, where NumPy takes them for numbers.
-
-    Raises:
-        Error: they are arrays or tables of something else.
-    """
-    if isinstance(values, Tensor) or not hasattr(values, "__array__"):
-        return values
-    array = np.asarray(values)
-    if array.dtype.kind not in "biufc":
-        what = f"client data: {name} is a {type(values).__name__} of {array.dtype}"
-        raise Error(f"{what}; give numbers (pandas.get_dummies(dtype=float), pandas.factorize)")
-    array = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
-    return called(f"client data: torch.as_tensor({name})", torch.as_tensor, array)
-
-
-def _plain(name: str, tensor: Tensor) -> Tensor:
-    """Inputs or targets as a dense tensor without a graph, whole numbers with a sign.
-
-    Raises:
-        Error: one of another kind.
-    """
-    kinds = {
-        "sparse": tensor.layout != torch.strided,
-        "nested": tensor.is_nested,
-        "quantized": tensor.is_quantized,
-        "without values (device 'meta')": tensor.is_meta,
-    }
-    for kind, given in kinds.items():
-        if given:
-            raise Error(f"client data: {name} is {kind}; give a dense tensor")
-    if not tensor.dim():
-        raise Error(f"client data: {name} is one number; its first axis is the examples'")
-    with torch.inference_mode(False):
-        if tensor.dtype in (torch.uint16, torch.uint32, torch.uint64):
-            tensor = tensor.long()  # torch computes little with these
-        if tensor.is_floating_point() and tensor.dtype.itemsize < 2:
-            tensor = tensor.float()
-        return tensor.clone() if tensor.is_inference() else tensor.detach()
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    """A tensor's values, one after the other."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().data
-
-
-def indices(what: str, part: Any) -> np.ndarray:
-    """A client's part as int64 ``[N]``.
-
-    Args:
-        what: it is, for the error.
-
-    Raises:
-        Error: a mask, fractions, or more than one dimension.
-    """
-    try:
-        given = np.asarray(part)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise Error(f"{what} is no list of indices: {first_line(error)}") from None
-    if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
-        return given.astype(np.int64, copy=False)
-    if given.dtype == bool:
-        raise Error(f"{what} is a mask; give indices, np.flatnonzero(mask)")
-    raise Error(f"{what} is {given.dtype} of shape {given.shape}; give a list of indices")
-
-
-def checked_parts(what: str, parts: Iterable[Any], count: int) -> list[np.ndarray]:
-    """Clients' parts of ``count`` examples, as :func:`indices` gives each.
-
-    Args:
-        what: they are of, for the error.
-
-    Raises:
-        Error: one is no list of indices, or has one that is no example's; names the client.
-    """
-    read = [indices(f"{what}the part of client {i}", part) for i, part in enumerate(parts)]
-    for client, part in enumerate(read):
-        if len(part) and not 0 <= part.min() <= part.max() < count:
-            outside = part[(part < 0) | (part >= count)][0]
-            has = f"{what}client {client} has example {outside}, outside 0..{count - 1}"
-            raise Error(f"{has}; check the partition")
-    return read
 
 
 def _require_plain(what: str, model: nn.Module) -> None:
@@ -445,13 +89,6 @@ RESERVED = (
 )
 # Splits of a history's frames beside the data in ``Task.evaluated``.
 SPLITS = ("train", "test", "communication", "personal")
-# What of a task decides its numbers.
-PARTS = set("model train test loss metrics transform reduction l2 cohorts pool evaluated".split())
-PARTS.add("by_weights")
-
-
-def _number() -> str:
-    return os.urandom(8).hex()
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -485,7 +122,7 @@ class Fixed:
         return self.function(x if self.read is None else self.read(x), None)
 
 
-def _of_inputs(function: Callable[[Tensor], Tensor], x: Tensor, keys: Tensor | None) -> Tensor:
+def _of_inputs(function: Callable[..., Tensor], x: Tensor, keys: Tensor | None) -> Tensor:
     return function(x)
 
 
@@ -502,9 +139,12 @@ def _takes_keys(transform: Any) -> bool:
     return many or named + kinds.count(inspect.Parameter.POSITIONAL_ONLY) > 1
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Task:
     """A federated learning problem, ready to run.
+
+    A task stays as it is: ``dataclasses.replace(task, l2=1e-4)`` gives another, which is made by
+    hand, whatever the first one was.
 
     Args:
         name: the task's name.
@@ -542,7 +182,8 @@ class Task:
         cohorts: names the clients of a round, by their places in ``train``: a function of the
             round's number (from 0) and of ``clients_per_round``, which may give more or fewer, or
             none. Default that many uniformly without replacement, by the run's seed.
-        pool: makes the centralised form, where it is more than all examples with one owner.
+        pool: makes the centralised form of a task, where it is more than all examples with one
+            owner.
         evaluated: more data that the server model is evaluated on, by the split's name in a
             history's frames, for instance ``{"local": everything_that_each_client_holds}``.
 
@@ -581,68 +222,72 @@ class Task:
     fingerprint: str = ""
     classes: Sequence[str] = ()
     cohorts: Cohorts | None = field(default=None, repr=False)
-    pool: Callable[[], Task] | None = field(default=None, repr=False)
+    pool: Callable[[Task], Task] | None = field(default=None, repr=False)
     evaluated: Mapping[str, ClientData] = field(default_factory=dict, repr=False)
     version: str = ""
     # Whether reported means are by the clients' weights: a quadratic's test loss is the objective.
-    by_weights: bool = field(default=False, repr=False, compare=False)
-    # What was here when the catalogue described it; None of a task that is made by hand, or a copy
-    # with another part.
-    _as_described: list[Any] | None = field(default=None, init=False, repr=False, compare=False)
+    by_weights: bool = field(default=False, repr=False)
+    # What was here when the catalogue described it; None of a task that is made by hand.
+    _seal: list[Any] | None = field(default=None, init=False, repr=False)
     # Whether model() gives what it has given before, as far as that is known.
-    _shares: bool | None = field(default=None, init=False, repr=False, compare=False)
-    # Names it among the tasks of all processes; anew with each part that is set.
-    number: str = field(default_factory=_number, init=False, repr=False, compare=False)
+    _shares: bool | None = field(default=None, init=False, repr=False)
+    # Names it among the tasks of all processes.
+    number: str = field(default_factory=lambda: os.urandom(8).hex(), init=False, repr=False)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in PARTS:  # no longer what the catalogue describes
-            super().__setattr__("_as_described", None)
-            super().__setattr__("number", _number())
-        if name == "model":  # a module stands for its copies
-            if isinstance(value, nn.Module):
-                _require_plain(f"task {self.name}", value)
-            value = partial(copy.deepcopy, value) if isinstance(value, nn.Module) else value
-            self._shares = None
-        if name == "transform" and callable(value) and not _takes_keys(value):
-            value = Fixed(partial(_of_inputs, value))
-        if name == "loss" and isinstance(value, type):
-            raise Error(f"task {self.name}: loss is the class {value.__name__}; give one of it")
-        if name == "loss" and losses.of_torch(value):
-            value = losses.OfTorch(value)
-        super().__setattr__(name, value)
+    def __post_init__(self) -> None:
+        refuse_in_a_plan("loads a task")
+        what = f"task {self.name}"
+        if isinstance(self.model, nn.Module):  # it stands for its copies
+            _require_plain(what, self.model)
+            self._set(model=partial(copy.deepcopy, self.model))
+        if callable(self.transform) and not _takes_keys(self.transform):
+            self._set(transform=Fixed(partial(_of_inputs, self.transform)))
+        if isinstance(self.loss, type):
+            raise Error(f"{what}: loss is the class {self.loss.__name__}; give one of it")
+        if losses.of_torch(self.loss):
+            self._set(loss=losses.OfTorch(self.loss))
+        check_fields(self)
+        known = self.reduction in ("mean", "sum")
+        require(known, f"{what}: reduction", self.reduction, "'mean', 'sum'")
+        most = WEIGHTS[1]
+        require(0 <= self.l2 <= most, f"{what}: l2", self.l2, f"0 to {most:g}")
+        self._set(l2=float(self.l2))  # tensors take no whole number beyond 64 bits
+        self.require_names()
+        if not self.train.sizes.sum():
+            lacking = f"none of the {len(self.train)} training clients has examples"
+            lacking = lacking if len(self.train) else "no training clients"
+            raise Error(f"{what}: {lacking}; check the partition")
+        if not self.test.sizes.sum():
+            raise Error(f"{what}: no test examples; nothing could be evaluated")
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def as_described(self, **fields: Any) -> Task:
+        """The catalogue's task of this name: name, options and fingerprint say everything."""
+        task = dataclasses.replace(self, **fields)
+        task._set(_seal=task._contents())
+        return task
 
     @property
     def described(self) -> bool:
-        """Whether name, options and fingerprint say everything, as of the catalogue's tasks.
-
-        Not of one with another part, metric or split, that says another preset, seed or option than
-        it was loaded with, or whose data or partition were changed in place: by torch, or, where
-        they are small, through NumPy.
+        """Whether it is the catalogue's task, and nothing in it was changed in place: neither its
+        dicts nor its data, by torch or, where these are small, through NumPy.
         """
-        return self._as_described is not None and self._as_described == self._contents()
-
-    @described.setter
-    def described(self, yes: bool) -> None:
-        self._as_described = self._contents() if yes else None
+        return self._seal is not None and self._seal == self._contents()
 
     def _contents(self) -> list[Any]:
-        """What shows changes within the parts; of the data's numbers few are read."""
-        data = [self.train, self.test, *self.evaluated.values()]
-        limits = [(t, most) for each in data for t, most in each.limits()]
-        versions = [tensor._version for tensor, _ in limits]
-        sums = [zlib.crc32(_bytes(tensor)) for tensor, most in limits if tensor.nbytes <= most]
-        clients = [part for each in data for part in (each.starts, each.sizes, each.weights)]
-        sums += [zlib.crc32(part.tobytes()) for part in clients if isinstance(part, np.ndarray)]
-        parts = [*self.metrics.items(), *self.evaluated, *map(id, data)]
-        parts += [list(cast(list[str], each.ids)) for each in data]
-        return [parts, versions, sums, self.preset, self.seed, dict(self.options)]
+        dicts = [dict(each) for each in (self.metrics, self.evaluated, self.options)]
+        data = (self.train, self.test, *self.evaluated.values())
+        return [*dicts, *(each.contents() for each in data)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_as_described": self.described}  # a copy has other tensors
+        return {**vars(self), "_seal": self.described}  # a copy has other tensors
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.described = state["_as_described"]
+        self._set(_seal=self._contents() if state["_seal"] else None)
 
     @property
     def identity(self) -> str:
@@ -664,7 +309,7 @@ class Task:
         data = [self.train.digest(), self.test.digest()]
         data += [f"{name} {more.digest()}" for name, more in self.evaluated.items()]
         if self._shares or getattr(self.model, "func", None) is copy.deepcopy:
-            numbers = map(_bytes, (*model.parameters(), *model.buffers()))
+            numbers = map(as_bytes, (*model.parameters(), *model.buffers()))
             data += [hashlib.sha256(part).hexdigest() for part in numbers]
         parts = (data, shapes, self.reduction, self.l2)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
@@ -675,8 +320,9 @@ class Task:
         An example that several clients hold is there once, and all count the same, whatever the
         clients' weights. The test data keep their clients.
         """
-        pooled = self._pooled() if self.pool is None else self.pool()
-        pooled.described, pooled.number = self.described, self.number
+        pooled = self._pooled() if self.pool is None else self.pool(self)
+        pooled = pooled.as_described() if self.described else pooled
+        pooled._set(number=self.number)
         return pooled
 
     def _pooled(self) -> Task:
@@ -690,22 +336,6 @@ class Task:
             cohorts=None,
             options={**self.options, "centralized": True},
         )
-
-    def __post_init__(self) -> None:
-        refuse_in_a_plan("loads a task")
-        check_fields(self)
-        known = self.reduction in ("mean", "sum")
-        require(known, f"task {self.name}: reduction", self.reduction, "'mean', 'sum'")
-        most = WEIGHTS[1]
-        require(0 <= self.l2 <= most, f"task {self.name}: l2", self.l2, f"0 to {most:g}")
-        self.l2 = float(self.l2)  # tensors take no whole number beyond 64 bits
-        self.require_names()
-        if not self.train.sizes.sum():
-            lacking = f"none of the {len(self.train)} training clients has examples"
-            lacking = lacking if len(self.train) else "no training clients"
-            raise Error(f"task {self.name}: {lacking}; check the partition")
-        if not self.test.sizes.sum():
-            raise Error(f"task {self.name}: no test examples; nothing could be evaluated")
 
     def require_names(self) -> None:
         """Require metrics and evaluated data that are not named as something of fedlib's."""
@@ -739,7 +369,8 @@ class Task:
             if tensor.is_meta:
                 raise Error(f"task {self.name}: the model's {name} has no values (device 'meta')")
         if self._shares is None:
-            self._shares = not self.described and bool(_parts(model) & _parts(self._made()))
+            again = not self.described and _parts(model) & _parts(self._made())
+            self._set(_shares=bool(again))
         if not self._shares:
             return model
         what = f"task {self.name}: a copy of the module that model() gives again (make a new one)"

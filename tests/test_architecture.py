@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fedlib"
 # Rooms from the ground up; a room is a folder, or a file of the package itself.
 FLOORS = """\
-errors arguments paths files process randomness losses component task
+errors arguments paths files process randomness losses component items clients task
 models datasets partitioners papers
 tasks optimizers
 algorithms

@@ -38,14 +38,14 @@ class Ruled(Slipped):
     rule: object = ...
 """
 TASKS = """
+from dataclasses import replace
 import fedlib
 import numpy as np
 
 def pull(strength: float = 1.0, seed: int = 0, clients: int = 3, version: str = "", more=0, n=0):
     b = np.random.default_rng(seed).standard_normal((clients, 2))
     task = fedlib.quadratic_task(strength * np.stack([np.eye(2)] * clients), b, name="pull")
-    task.version = version
-    return task
+    return replace(task, version=version) if version else task
 
 def later(seed):
     return fedlib.load_task("synthetic", clients=3, seed=seed + 1)

@@ -15,11 +15,12 @@ from torch import Tensor
 from fedlib import randomness
 from fedlib.algorithms.base import Client, State
 from fedlib.arguments import called
+from fedlib.clients import ClientData
 from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
 from fedlib.errors import Error
 from fedlib.losses import counted_labels
-from fedlib.task import ClientData, Fixed, Task, Transform, identity
+from fedlib.task import Fixed, Task, Transform, identity
 
 
 @dataclass(frozen=True)

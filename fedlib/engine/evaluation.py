@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedlib.arguments import called
+from fedlib.clients import ClientData
 from fedlib.engine.batches import reads, transformed
 from fedlib.engine.config import RunConfig
 from fedlib.engine.fairness import fairness
@@ -21,7 +22,7 @@ from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
 from fedlib.losses import counted_labels
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 
 # Input or output numbers per chunk: all configurations together see at most this many.
 CHUNK_NUMBERS = 4_000_000
@@ -72,7 +73,7 @@ class Evaluator:
         self.y, self.device = data.y.to(device), device
         self.index = data.index.to(self.x.device)
         self.codes = torch.from_numpy(data.codes()).to(device)
-        self.sizes = torch.from_numpy(data.sizes).to(device, self.dtype)
+        self.sizes = torch.tensor(data.sizes, dtype=self.dtype, device=device)
         weights = data.client_weights() if task.by_weights else data.sizes
         weights = weights / np.maximum(data.sizes, 1)
         self.weights = torch.from_numpy(weights).to(device, self.dtype)[self.codes]
@@ -231,7 +232,7 @@ class Recorder:
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
             if "accuracy" in result.clients:
                 accuracies = result.clients["accuracy"]
-                sizes = torch.from_numpy(data.sizes).to(accuracies.device)
+                sizes = torch.tensor(data.sizes, device=accuracies.device)
                 spread = fairness(accuracies, sizes)
                 columns.update((name, values.tolist()) for name, values in spread.items())
         for position, run in enumerate(alive):

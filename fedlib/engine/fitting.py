@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from fedlib import losses, process
 from fedlib.arguments import called
+from fedlib.clients import ClientData
 from fedlib.engine.rows import Statistics
 from fedlib.errors import Error
-from fedlib.task import ClientData, Metric, Task, identity
+from fedlib.task import Metric, Task, identity
 
 # The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
 # than this, which may lie on a disk, are not read again.

@@ -25,6 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedlib import process
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.arguments import called
+from fedlib.clients import ClientData
 from fedlib.engine.batches import Feed, Plan, Round, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.plain import Plain
@@ -33,7 +34,7 @@ from fedlib.engine.states import ClientStates, carry_statistics, kept, map_state
 from fedlib.engine.training import require_no_draws, serve, tell
 from fedlib.engine.vectorized import Vectorized, Work
 from fedlib.errors import Error, first_line
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 
 # Rounds before which backends are compared again: some things depend on values that come later.
 ROUNDS = 1, 10, 100

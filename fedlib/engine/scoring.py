@@ -15,6 +15,7 @@ from fedlib import process
 from fedlib.algorithms.base import State
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.arguments import called, checked, whole
+from fedlib.clients import ClientData
 from fedlib.engine.config import configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.evaluation import Evaluator, OwnModels
@@ -23,7 +24,7 @@ from fedlib.engine.program import Program
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
 from fedlib.optimizers.client import SGD, ClientOptimizer
-from fedlib.task import ClientData, Metric, Task
+from fedlib.task import Metric, Task
 
 
 @checked

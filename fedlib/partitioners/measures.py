@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedlib.arguments import checked
+from fedlib.clients import checked_parts
 from fedlib.errors import Error
 from fedlib.partitioners import checks
-from fedlib.task import checked_parts
 
 
 @checked

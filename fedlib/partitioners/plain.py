@@ -9,10 +9,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedlib.arguments import Count, Seed, Size, checked
+from fedlib.clients import NamedParts, indices, require_owners
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
-from fedlib.task import NamedParts, indices, require_owners
 
 
 @checked

@@ -8,13 +8,15 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from fedlib.arguments import Seed, brought, called, checked, shown
+from fedlib.clients import ClientData
 from fedlib.errors import Error, Failure, first_line
 from fedlib.paths import read_toml
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 from fedlib.tasks.imported import image_task, table_task, text_task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, require_preset
 from fedlib.tasks.quadratic import quadratic_task
@@ -144,12 +146,9 @@ def load_task(
         raise Error(f"{what}: {first_line(error)}") from error
     # An option without effect (None) is not part of the task.
     stored = {key: value for key, value in {**made, **task.options}.items() if value is not None}
-    task.options = {key: float(value) if key in FLOATS else value for key, value in stored.items()}
-    task.preset, task.seed, task.described = preset, seed, True
-    for setting in RUN:
-        if setting in values:
-            setattr(task, setting, values[setting])
-    return task
+    run: dict[str, Any] = {key: values[key] for key in RUN if key in values}
+    run["options"] = {key: float(v) if key in FLOATS else v for key, v in stored.items()}
+    return task.as_described(preset=preset, seed=seed, **run)
 
 
 def _made(name: str, function: Any, usual: Mapping[str, Any], options: Mapping[str, Any]) -> Task:
@@ -182,11 +181,7 @@ def _made(name: str, function: Any, usual: Mapping[str, Any], options: Mapping[s
         with suppress(TypeError, ValueError, AttributeError):
             plain[key] = json.loads(json.dumps(value, default=lambda array: array.tolist()))
     plain.pop("data_root", None)
-    described = task.described
-    for field in ("preset", "seed"):
-        made = plain.pop(field, getattr(task, field))
-        if not (described and task.name in TASKS):
-            setattr(task, field, made)
-    task.options = {**plain, **task.options}
-    task.described = described
-    return task
+    said: dict[str, Any] = {key: plain.pop(key) for key in ("preset", "seed") if key in plain}
+    said = {} if task.described and task.name in TASKS else said
+    said["options"] = {**plain, **task.options}
+    return task.as_described(**said) if task.described else replace(task, **said)

@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib import losses, papers, partitioners
+from fedlib.clients import ClientData
 from fedlib.datasets import Dataset
 from fedlib.errors import Error
 from fedlib.models import EMNISTCNN, MLP, EMNISTAutoencoder, Softmax
-from fedlib.task import ClientData, Fixed, Task, Transform
+from fedlib.task import Fixed, Task, Transform
 from fedlib.tasks import images, settings
 from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, sample, small_network
 

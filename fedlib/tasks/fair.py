@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from fedlib import papers, partitioners
+from fedlib.clients import ClientData
 from fedlib.randomness import key
-from fedlib.task import ClientData
 from fedlib.tasks.presets import Given
 
 TEST_SHARE: float = papers.settings("adafedadam")["general"]["local_split_test"]

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib import datasets, randomness
+from fedlib.clients import ClientData
 from fedlib.datasets import Dataset, TextDataset
 from fedlib.errors import Error
-from fedlib.task import ClientData
 from fedlib.tasks.presets import Given, choose_data
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedlib import datasets, partitioners
 from fedlib.arguments import Seed, checked
+from fedlib.clients import ClientData
 from fedlib.datasets import Dataset, TextDataset
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import SPLITS
@@ -21,7 +22,7 @@ from fedlib.datasets.text import any_words, post_words, tokenized
 from fedlib.errors import Error, require, unknown
 from fedlib.models import AttentionClassifier, SmallCNN, Softmax
 from fedlib.partitioners import checks
-from fedlib.task import ClientData, Fixed, Task, Transform
+from fedlib.task import Fixed, Task, Transform
 from fedlib.tasks import images
 
 Model = Callable[[], nn.Module]

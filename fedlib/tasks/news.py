@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from fedlib import datasets, papers, partitioners
+from fedlib.clients import ClientData
 from fedlib.datasets import TextDataset
 from fedlib.datasets.text import pretrained_rows, tokenized
 from fedlib.errors import Error, require
 from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.randomness import key
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 from fedlib.tasks import settings, texts
 from fedlib.tasks.presets import Given, Preset, choose_data, small_network
 

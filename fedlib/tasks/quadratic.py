@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.arguments import Numbers, checked, whole
+from fedlib.clients import ClientData
 from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 from fedlib.tasks.presets import Given, Preset
 
 
@@ -119,7 +120,7 @@ def quadratic_task(
     data = ClientData(places, places, [np.array([i]) for i in range(clients)], weights=weights)
     gradient = ClientData(places, places, [places[-1:].numpy()], ["gradient"])
     content = b"".join(part.tobytes() for part in (A, b, weights, x0, offset))
-    task = Task(
+    return Task(
         name=name,
         model=lambda: Quadratic(*arrays),
         train=data,
@@ -132,10 +133,8 @@ def quadratic_task(
         source="generated",
         fingerprint=hashlib.sha256(content).hexdigest(),
         by_weights=True,
-    )
-    task.pool = lambda: _pooled(task, p, *arrays)
-    task.described = True
-    return task
+        pool=lambda task: _pooled(task, p, *arrays),
+    ).as_described()
 
 
 def _with_gradient(
@@ -191,5 +190,5 @@ def load(given: Given) -> Task:
     minimisers = draw.standard_normal(given.dimension)
     minimisers = minimisers + given.heterogeneity * draw.standard_normal(size)
     task = quadratic_task(A, np.einsum("mij,mj->mi", A, minimisers), name=given.name)
-    task.hyperparameters = {"fedavg": {"client_lr": 0.5}, "fedadam": {"client_lr": 0.5}}
-    return task
+    rates = {"fedavg": {"client_lr": 0.5}, "fedadam": {"client_lr": 0.5}}
+    return dataclasses.replace(task, hyperparameters=rates)

@@ -6,13 +6,14 @@ import numpy as np
 from torch import nn
 
 from fedlib import datasets, papers
+from fedlib.clients import ClientData
 from fedlib.datasets import text
 from fedlib.datasets.dataset import TextDataset
 from fedlib.errors import Error
 from fedlib.losses import masked_accuracy, sequence_cross_entropy
 from fedlib.models import ShakespeareLSTM, WindowModel
 from fedlib.models.layers import scaled
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 from fedlib.tasks import settings, texts
 from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, small_network
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fedlib import datasets, losses, papers
 from fedlib.arguments import whole
+from fedlib.clients import ClientData
 from fedlib.datasets import TextDataset
 from fedlib.datasets.posts import PAD, TAGS, WORDS, Posts, bags, occurrences, text_posts
 from fedlib.errors import Error
@@ -24,7 +25,7 @@ from fedlib.models import NextWordLSTM, TagModel, WindowModel
 from fedlib.models.layers import scaled
 from fedlib.models.next_word_lstm import SPECIAL
 from fedlib.randomness import numpy_generator
-from fedlib.task import ClientData, Fixed, Task
+from fedlib.task import Fixed, Task
 from fedlib.tasks import settings, texts
 from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, small_network
 

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from fedlib import papers
+from fedlib.clients import ClientData
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import require
 from fedlib.models import Softmax
 from fedlib.randomness import numpy_generator
-from fedlib.task import ClientData, Task
+from fedlib.task import Task
 from fedlib.tasks import settings, texts
 from fedlib.tasks.presets import Given, Preset
 

@@ -1,6 +1,7 @@
 """Mime and its variants against NumPy recomputations, on one batch, and in halves."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,8 +107,8 @@ def test_with_variance_reduction_equals_numpy(name, beta, server_lr, split):
 @pytest.mark.parametrize("name", ["mime", "loc_mime", "mime_mvr"])
 def test_both_gradients_see_the_same_batch_and_dropout_masks(name):
     """At y = x they cancel, so one step on any batch is a step along c, which has no dropout."""
-    task = fedlib.load_task("synthetic", clients=5)
-    task.model = lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(60, 10))
+    model = lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(60, 10))  # noqa: E731
+    task = replace(fedlib.load_task("synthetic", clients=5), model=model)
     common = {"rounds": 1, "dtype": "float64"}
     overrides = {"local_steps": 1, "batch_size": 3, "client_lr": 0.1}
     a = fedlib.run(task, name, overrides=overrides, **common)

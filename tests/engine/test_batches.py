@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 import fedlib
+from fedlib.clients import ClientData
 from fedlib.engine import batches as feed
 from fedlib.engine import configure
 from fedlib.engine.batches import client_keys, local_steps, make_plan
 from fedlib.engine.program import Program
-from fedlib.task import ClientData, Fixed
+from fedlib.task import Fixed
 
 SIZES = [7, 0, 3, 10, 1]
 

@@ -249,7 +249,7 @@ def test_evaluated_data_may_not_be_named_as_another_split(split):
     data = fedlib.ClientData(X, Y, PARTS)
     refused(f"evaluated '{split}'", task, evaluated={split: data})
     mine = task()
-    mine.evaluated = {split: data}
+    mine.evaluated[split] = data
     refused(f"evaluated '{split}'", fedlib.run, mine, "fedavg", rounds=1)
 
 
