@@ -20,14 +20,13 @@ from fedlib.figures.curves import figure_of
 KINDS = {"Linear": "Dense", "Dropout2d": "Dropout", "GlobalAvgPool2d": "AvgPool2d"}
 ACTIVATIONS = {"relu": "ReLU", "sigmoid": "sigmoid", "tanh": "tanh"}
 COLORS = {
-    "Conv2d": "#0072B2",
-    "MaxPool2d": "#56B4E9",
-    "Dense": "#E69F00",
-    "LSTM": "#009E73",
-    "Embedding": "#CC79A7",
+    "Conv2d": "blue",
+    "MaxPool2d": "sky",
+    "Dense": "amber",
+    "LSTM": "green",
+    "Embedding": "pink",
 }
 PASSED_BY = ("MaxPool2d", "Dropout", "Dropout2d")  # of an activation that is noted at a layer
-GAP = 0.5  # between two boxes
 
 
 class _Activations(TorchFunctionMode):
@@ -123,42 +122,35 @@ def _settings(layer: nn.Module) -> str:
 
 @checked
 def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
-    """A model as a row of boxes, one per layer.
+    """A model from its input down to its output, a line a layer.
 
-    A box is as high as its output has rows of pixels, or steps (on a square-root scale; flat
-    without such), and as broad as it has channels or units (logarithmic). Above it stands its
-    output's shape, below it the layer with its parameters to train.
+    The box in the middle is as broad as the output has rows of pixels, or steps (on a square-root
+    scale). At its left stands the layer with what follows it, at its right the output's shape, and
+    a bar with the parameters to train; frozen ones are in words.
 
     Args:
         frame: from :func:`layers`.
         title: of the panel.
     """
-    many = len(frame) > 8
-    shapes = [[int(n) for n in text.strip("()").split(",")] for text in frame["output_shape"]]
-    if len(shapes[0]) == 1 and len(shapes[1]) == 2:
-        shapes[0] = [shapes[0][0], 1]  # a sequence of numbers
-    with style.axes(size=(5.5, 2.8 if many else 2.2)) as ax:
-        words: dict[str, Any] = {"fontsize": 5.5, "rotation": 90 if many else 0, "ha": "center"}
-        left = 0.0
-        for row, shape in zip(frame.to_dict("records"), shapes, strict=True):
-            height = 0.4 + math.sqrt(shape[0] if len(shape) > 1 else 1)
-            breadth = 0.6 + math.log2(shape[-1] + 1) / 4
-            corner, color = (left, -height / 2), COLORS.get(row["layer"], "0.75")
-            ax.add_patch(Rectangle(corner, breadth, height, facecolor=color, edgecolor="0.2"))
-            centre, size = left + breadth / 2, "×".join(str(number) for number in shape)
-            ax.text(centre, height / 2 + 0.2, size, va="bottom", **words)
-            lines = [row["layer"], row["settings"], row["activation"]]
-            lines.append(f"{row['parameters']:,}" if row["parameters"] else "")
-            lines.append(f"{row['frozen']:,} frozen" if row["frozen"] else "")
-            text = (", " if many else "\n").join(line for line in lines if line)
-            ax.text(centre, -height / 2 - 0.2, text, va="top", **words)
-            if left and not many:
-                arrow = {"arrowstyle": "->", "color": "0.2", "shrinkA": 0, "shrinkB": 0}
-                ax.annotate("", (left, 0), (left - GAP, 0), arrowprops=arrow)
-            left += breadth + GAP
-        low, high = (-10, 6.5) if many else (-4.9, 4)
-        ax.set(xlim=(-0.2, left - GAP + 0.2), ylim=(low, high))
-        told = "above a box: its output's shape; below: the layer, its activation and parameters"
-        style.titled(ax, title, told)
+    with style.axes(size=(style.WIDTH, 0.45 + 0.165 * len(frame))) as ax:
+        words: dict[str, Any] = {"fontsize": style.SMALL, "va": "center"}
+        most = max(1, frame["parameters"].max())
+        for y, row in enumerate(frame.to_dict("records")):
+            shape = [int(n) for n in row["output_shape"].strip("()").split(",")]
+            breadth = 0.15 + math.sqrt(shape[0] if len(shape) > 1 else 1) / 3
+            color = style.COLORS[COLORS.get(row["layer"], "grey")]
+            corner = (-breadth / 2, y - 0.42)
+            ax.add_patch(Rectangle(corner, breadth, 0.84, facecolor=color, linewidth=0))
+            told = ", ".join(filter(None, [row["layer"], row["settings"], row["activation"]]))
+            ax.text(-1.25, y, told, ha="right", **words)
+            ax.text(1.25, y, " × ".join(map(str, shape)), **words)
+            share = 1.6 * row["parameters"] / most
+            ax.add_patch(Rectangle((2.4, y - 0.3), share, 0.6, facecolor=color, linewidth=0))
+            numbers = [f"{row['parameters']:,}" if row["parameters"] else ""]
+            numbers.append(f"{row['frozen']:,} frozen" if row["frozen"] else "")
+            ax.text(2.45 + share, y, ", ".join(filter(None, numbers)), **words)
+        ax.set(xlim=(-3.2, 4.9), ylim=(len(frame) - 0.4, -0.6))
+        told = "boxes: rows of pixels, or steps, of a layer's output; then its shape, and its"
+        style.titled(ax, title, f"{told} parameters to train")
         ax.set_axis_off()
     return figure_of(ax)

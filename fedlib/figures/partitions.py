@@ -99,8 +99,11 @@ def label_panels(
     columns = len(partitions) // rows
     with style.panels(rows, columns, size, sharex=True, sharey=True) as (figure, panels):
         for ax, (value, parts) in zip(panels, partitions.items(), strict=True):
-            title = f"$\\{symbol}$ = {value:g}"
-            _, data = client_labels(labels, parts, shares=shares, title=title, legend=False, ax=ax)
+            _, data = client_labels(labels, parts, shares=shares, legend=False, ax=ax)
+            by_client = data.sort_values("share", ascending=False).groupby("client")["share"]
+            most = by_client.agg(lambda part: (part.cumsum() < 0.9).sum() + 1).median()
+            title = f"$\\{symbol}$ = {value:g}: {most:g} of {len(np.unique(np.asarray(labels)))}"
+            style.titled(ax, title, "labels for 90 % of the median client")
             ax.label_outer()
             frames.append(data.assign(**{symbol: value}))
         label_legend(panels[0], len(np.unique(np.asarray(labels))))

@@ -39,6 +39,8 @@ COLORS = {
     "black": "#000000",
     "grey": "#999999",
 }
+TICKS = {"labelsize": 6.5, "color": "0.25", "major.size": 2.2, "major.width": 0.5}
+TICKS |= {"minor.size": 1.2, "minor.width": 0.4}
 RC: dict[str, Any] = {
     "figure.figsize": (WIDTH, 3.0),
     "figure.dpi": 120,
@@ -51,24 +53,13 @@ RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
     "mathtext.fontset": "dejavusans",
     "font.size": 7,
-    "axes.titlesize": 7.5,
+    "axes.titlesize": 7.2,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     "axes.labelsize": 7,
     "axes.labelcolor": "0.15",
     "axes.labelpad": 2,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
-    "xtick.color": "0.25",
-    "ytick.color": "0.25",
-    "xtick.major.size": 2.2,
-    "ytick.major.size": 2.2,
-    "xtick.major.width": 0.5,
-    "ytick.major.width": 0.5,
-    "xtick.minor.size": 1.2,
-    "ytick.minor.size": 1.2,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
+    **{f"{axis}tick.{key}": value for axis in "xy" for key, value in TICKS.items()},
     "legend.fontsize": 6.5,
     "legend.frameon": False,
     "legend.handlelength": 2.2,
@@ -93,7 +84,7 @@ RC: dict[str, Any] = {
 }
 SMALL = 6.3  # points: of words in a panel
 TINT = "#F6F2E6"  # behind what is drawn from small problems in place of the papers'
-LETTERS, BOLD = 26, 16  # of a grey line and of a title that fit into an inch
+LETTERS, BOLD = 23, 15.2  # of a grey line and of a title that fit into an inch
 LINE = 0.108  # inches: the height of a label at a line's end
 ALIKE = 0.015  # lines nearer to each other than this share of the axis are one to the eye
 EARLY = 0.05  # up to this share of the rounds curves do not decide what an axis shows
@@ -280,7 +271,7 @@ _BELOW = "below the title"
 
 def _pad(lines: int) -> float:
     """Points between a panel and its title, with so many grey lines between them."""
-    return 3 + 7.2 * lines
+    return 3 + 7.2 * lines + (lines > 0)
 
 
 def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
@@ -288,9 +279,9 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
     spec = ax.get_subplotspec()
     inches = ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
     share = (spec.colspan.stop - spec.colspan.start) / spec.get_gridspec().ncols if spec else 1.0
-    # It may stand above the labels behind the panel, too; the axis' numbers take the rest.
-    room = inches * share - 0.5
-    most = max(20, int(LETTERS * room))
+    # The axis' numbers take the rest; a title may stand above the next panel's.
+    room, last = inches * share - 0.38, bool(spec and spec.is_last_col())
+    most = max(20, int(LETTERS * (room + 0.15 * (not last))))
     even = len(below) // max(1, -(-len(below) // most)) + 8  # no line of one word
     lines = [
         line
@@ -299,16 +290,37 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
     ]
     for old in [text for text in ax.texts if text.get_gid() == _BELOW]:
         old.remove()
-    heads = [textwrap.fill(part, max(14, int(BOLD * (room + 0.2)))) for part in title.split("\n")]
+    heads = [
+        textwrap.fill(part, max(14, int(BOLD * (room + 0.25 * (not last)))))
+        for part in title.split("\n")
+    ]
     ax.set_title("\n".join(heads), loc="left", fontweight="bold", pad=_pad(len(lines)))
     if lines:
         words: dict[str, Any] = {"fontsize": 6, "color": "0.35", "va": "bottom"}
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         words |= {"linespacing": 1.1, "gid": _BELOW}
         shown = ax.annotate("\n".join(lines), (0, 1), (0, 2.5), **place, **words)
-        shown.set_in_layout(bool(spec and spec.is_last_col()))  # not beyond the figure's edge
+        shown.set_in_layout(last)  # not beyond the figure's edge
     if small:
         ax.set_facecolor(TINT)
+
+
+def headed(figure: Figure, title: str, below: str) -> None:
+    """A figure's title above all panels, under it in grey what is shown."""
+    lines = textwrap.wrap(below, int(22.5 * figure.get_figwidth()))
+    words: dict[str, Any] = {"x": 0.01, "ha": "left", "va": "top"}
+    figure.suptitle(title + "\n" * len(lines), fontsize=8, weight="bold", **words)
+    grey = figure.text(y=1 - 0.17 / figure.get_figheight(), s="\n".join(lines), **words)
+    grey.set(fontsize=6, color="0.35", linespacing=1.1, in_layout=False)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["FedAvg", "FedAdam", "FedYogi"]), listed(["FedAvg"])
+    ('FedAvg, FedAdam and FedYogi', 'FedAvg')
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def align(panels: Sequence[Axes]) -> None:
@@ -344,16 +356,14 @@ def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int 
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     handles |= {str(one.get_label()): one for one in more}
-    shown = figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside upper left",
-        ncols=min(columns, len(handles)),
-        fontsize=7,
-        columnspacing=1.4,
-        handletextpad=0.5,
-        borderpad=0.1,
-    )
+    how: dict[str, Any] = {
+        "columnspacing": 1.4,
+        "handletextpad": 0.5,
+        "borderpad": 0.1,
+        "fontsize": 7,
+    }
+    how |= {"ncols": min(columns, len(handles)), "fontsize": 7, "loc": "outside upper left"}
+    shown = figure.legend(list(handles.values()), list(handles), **how)
     for text, handle in zip(shown.get_texts(), handles.values(), strict=True):
         text.set(color=ink(handle.get_color()) if isinstance(handle, Line2D) else "0.2")
 

@@ -117,6 +117,7 @@ def printed_curves(
     beside: bool = True,
     legend: bool = True,
     lead: Callable[[pd.Series, bool], str] | None = None,
+    cut: bool = False,
     ax: Axes,
 ) -> pd.DataFrame:
     """Learning curves with the printed values of the algorithms that are drawn, where they compare.
@@ -127,8 +128,8 @@ def printed_curves(
         by: what a line stands for; the values are those of the cells whose runs these are.
         beside: whether the printed values are shown.
         legend: whether the lines are named.
-        lead: what the title says of the lines' last numbers and whether small ones are good; then
-            the line under it has only what departs from the paper.
+        lead: what the title says of the lines' last numbers and whether small ones are good.
+        cut: whether the line under the title has only what departs from the paper.
 
     Returns:
         what is drawn: see :func:`fedlib.figures.learning_curves`; if they are shown printed and
@@ -146,7 +147,8 @@ def printed_curves(
             if cell["algorithm"] == history.config.algorithm and same_method(cell, history):
                 printed.setdefault(by(history), cell["printed"])
                 departs |= {by(history): "; ".join(left_open(cell, history))}
-    said = _said({style.name(line): text for line, text in departs.items() if text})
+    words = {line: " ".join(map(style.name, text.split())) for line, text in departs.items()}
+    said = _said({style.name(line): text for line, text in words.items() if text})
     split = drawn.split(*histories)
     title = title or style.name(paper["label"])
     below = scale(histories, {"rounds": rounds})
@@ -154,6 +156,7 @@ def printed_curves(
         finals = [run.final(drawn.series, split, drawn.over(run)) for run in histories]
         ends = drawn.factor * pd.Series(finals).groupby(list(map(by, histories))).mean()
         title = ": ".join(filter(None, [title, lead(ends, drawn.smaller)]))
+    if cut:
         below = ", ".join(part for part in below.split(", ") if CUT.search(part))
     below = "; ".join(filter(None, [below, *said]))
     _, data = learning_curves(
@@ -183,7 +186,7 @@ def _said(departs: Mapping[str, str]) -> list[str]:
     by_text: dict[str, list[str]] = {}
     for line, text in departs.items():
         by_text.setdefault(text, []).append(line)
-    return [f"{' and '.join(lines)}: {text}" for text, lines in by_text.items()]
+    return [f"{style.listed(lines)}: {text}" for text, lines in by_text.items()]
 
 
 def printed_entry(paper: str, name: str, **more: Any) -> Entry:

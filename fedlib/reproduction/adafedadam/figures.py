@@ -57,18 +57,24 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, cells.iloc[0]["task"]))
             split, label = split_of(*runs), style.name(cells.iloc[0]["label"])
+            leads: dict[str, str] = {}
             for ax, word, metric in ((left, "average", "avg"), (middle, "worst 30 %", "worst30")):
-                how: dict[str, Any] = {"title": f"{label}: {word}", "legend": False, "ax": ax}
-                data = printed_curves(cells, runs, metric, beside=whole(runs), **how)
+                how: dict[str, Any] = {"beside": whole(runs), "legend": False, "ax": ax}
+                data = printed_curves(cells, runs, metric, **how)
                 frames.append(data.assign(panel=word))
+                ends = data.groupby("algorithm")["line"].last().nlargest(2)
+                first, ahead = style.name(str(ends.index[0])), ends.iloc[0] - ends.iloc[-1]
+                leads[word] = f"{first} +{ahead:.1f}"
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
-            titled(left, f"{label}: average", runs)
+            titled(left, f"{label}: {leads['average']}", runs)
             numbers = "; ours [Table 5]" if whole(runs) else ""
-            style.titled(middle, "worst 30 %", f"of the clients{numbers}", small=small(runs))
+            title, told = f"Worst: {leads['worst 30 %']}", "worst 30 % of the clients"
+            told += f"; +: ahead of the next{numbers}"
+            style.titled(middle, title, told, small=small(runs))
             _, data = client_density(runs, split=split, ax=right)
             frames.append(data.assign(panel="clients"))
-            style.titled(right, "all clients", "density of their final accuracies")
+            style.titled(right, "All clients", "density of their final accuracies")
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[], xlim=(0, 100))
             if small(runs):
                 right.set_facecolor(style.TINT)
@@ -224,24 +230,17 @@ def _front(
                 theirs = (row["printed_error"], row["printed_rsd"])
                 way = zip((row["error"], row["rsd"]), theirs, strict=True)
                 ax.plot(*way, ":", color=look.color, linewidth=0.7, zorder=0.5)
-                hollow: dict[str, Any] = {
-                    "markerfacecolor": "white",
-                    "markersize": 3.5,
-                    "zorder": 3,
-                }
-                ax.plot(*theirs, "o", color=look.color, **hollow)
+                ax.plot(*theirs, "o", color=look.color, mfc="white", ms=3.5, zorder=3)
     for row in ours.to_dict("records"):
         color = colors[row["setting"]]
         ax.plot(row["error"], row["rsd"], "o", color=color, markersize=5, mec="white", mew=0.6)
-        words = f"α = {row['setting']:g}" if row["setting"] == ours["setting"].min() else ""
-        at: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": "0.15"}
-        where = ((0, 7), "center") if words else ((-5, -3), "right")
-        text = words or f"{row['setting']:g}"
-        at |= {"xytext": where[0], "ha": where[1], "fontsize": style.SMALL}
-        ax.annotate(text, (row["error"], row["rsd"]), **at)
+        words = "α = " if row["setting"] == ours["setting"].min() else ""
+        at = {"xytext": (0, 7), "ha": "center"} if words else {"xytext": (-5, -3), "ha": "right"}
+        text, point = f"{words}{row['setting']:g}", (row["error"], row["rsd"])
+        style.say(ax, text, point, "0.15", textcoords="offset points", **at)
     last = ours.iloc[-1]
     names.append((last["error"], last["rsd"], "AdaFedAdam", red))
-    ax.margins(0.1)
+    ax.margins(0.16, 0.1)
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     # The smallest rsd of those with at most this error.
     ordered = ours.sort_values("error")
@@ -257,32 +256,25 @@ def _name(ax: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
     """Names beside points, those of points on one another joined, to the side with more room."""
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     joined: list[list[Any]] = []
-    for x, y, name, color in points:
-        near = [
-            one
-            for one in joined
-            if abs(one[0] - x) < 0.02 * (high - low) and abs(one[1] - y) < 0.03 * (top - bottom)
-        ]
+    for point in points:
+        far = [abs(one[0] - point[0]) / (high - low) for one in joined]
+        apart = [abs(one[1] - point[1]) / (top - bottom) for one in joined]
+        near = [i for i in range(len(joined)) if far[i] < 0.02 and apart[i] < 0.03]
         if near:
-            near[0][2] += f" = {name}"
-            near[0][3] = style.MANY
+            joined[near[0]][2:] = f"{joined[near[0]][2]} = {point[2]}", style.MANY
         else:
-            joined.append([x, y, name, color])
-    right = sorted(
-        (one for one in joined if one[0] > low + 0.55 * (high - low)), key=lambda p: -p[1]
-    )
+            joined.append([*point])
+    right = [one for one in joined if one[0] > low + 0.55 * (high - low)]
     for one in joined:
-        x, y, name, color = one
-        beside = one not in right
         # Of those at the right the highest has its name at the left, the others below.
-        shift, side = (
-            (((-6, 5), "right") if one is right[0] else ((0, -9), "center"))
-            if not beside
-            else ((6, -4), "left")
-        )
-        way: dict[str, Any] = {"textcoords": "offset points", "fontsize": style.SMALL}
-        way |= {"ha": side, "va": "center", "color": style.ink(color)}
-        ax.annotate(name, (x, y), shift, **way)
+        if one not in right:
+            shift, side = (6, -4), "left"
+        elif one == max(right, key=lambda point: point[1]):
+            shift, side = (-6, 5), "right"
+        else:
+            shift, side = (0, -9), "center"
+        way: dict[str, Any] = {"textcoords": "offset points", "ha": side, "xytext": shift}
+        style.say(ax, one[2], tuple(one[:2]), one[3], **way)
 
 
 def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.DataFrame]:
@@ -367,7 +359,10 @@ def _drawn(name: str, make: Callable[[], nn.Module], example: Tensor) -> Drawing
     with torch.random.fork_rng(devices=[]):  # random initial values are drawn in vain
         frame = layers(make(), example)
     frozen = frame["frozen"].sum()
-    more = f" and {frozen:,} frozen" if frozen else ""
+    # How few layers have four fifths of them.
+    shares = (frame["parameters"] / frame["parameters"].sum()).sort_values(ascending=False).cumsum()
+    few = int((shares < 0.8).sum())
+    more = f" and {frozen:,} frozen" if frozen else f", {shares.iloc[few]:.0%} in {few + 1} layers"
     return draw_layers(frame, f"{name}: {frame['parameters'].sum():,} parameters{more}"), frame
 
 

@@ -22,7 +22,7 @@ START = np.array([-1.4, -1.2])
 SHARES = np.array([0.5, 0.5])  # p_k
 CLIENT_LR, STEPS = 0.15, 8
 SERVER_LR, BETAS, ROUNDS = 0.1, (0.9, 0.999), 120
-COLORS = ("#CC79A7", "#009E73")
+COLORS = (style.COLORS["pink"], style.COLORS["green"])
 DRAWN = 0.3  # of a gradient's length
 
 
@@ -62,7 +62,7 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     """One round, and the server's way to the optimum beside FedAdam's."""
     first, best = one_round(START), optimum()
     walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
-    with style.panels(1, 2, (5.5, 2.7)) as (figure, (left, right)):
+    with style.panels(1, 2, (style.WIDTH, 2.85)) as (figure, (left, right)):
         _landscape(left, best, (3, -12))
         _landscape(right, best, (-13, -4))
         for k, color in enumerate(COLORS):
@@ -74,11 +74,15 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
         _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, 3))
         left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
         values = ", ".join(f"$C_{k + 1}$ = {c:.2f}" for k, c in enumerate(first.certainties))
-        style.titled(left, "one round", f"{values}; $C$ = {first.certainty:.2f}")
+        style.titled(
+            left, "A round: updates as long as gradients", f"{values}; $C$ = {first.certainty:.2f}"
+        )
         for name, path in walked.items():
             look = style.look(name)
             right.plot(*path.T, label=look.label, **{**look.line(), "markevery": 20})
-        style.titled(right, "the server", f"{ROUNDS} rounds, a mark every 20")
+        ends = [f"{style.name(n)} {np.linalg.norm(p[-1] - best):.2f}" for n, p in walked.items()]
+        told = f"from x* after {ROUNDS} rounds: {', '.join(ends)}; a mark every 20"
+        style.titled(right, "AdaFedAdam ends nearer to x*", told)
         style.key(figure)
     return figure, _data(first, best, walked)
 

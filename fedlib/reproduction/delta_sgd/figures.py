@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -107,7 +106,7 @@ def curves(
     ratios = {"width_ratios": (1.25, 1)}
     with style.panels(len(shown), 2, size, gridspec_kw=ratios) as (figure, axes):
         for (ax, beside), (task, alpha, runs) in zip(axes.reshape(-1, 2), shown, strict=True):
-            title = f"{problem(runs[0])}, α = {alpha:g}: {_leaders(runs)}"
+            title = f"{problem(runs[0])}, α = {alpha:g}: {_leaders(_ends(runs))}"
             how: dict[str, Any] = {"by": client_label, "legend": None, "title": title, "ax": ax}
             _, data = learning_curves(runs, **how)
             ends = _profile({title: (task, alpha)}, histories)
@@ -126,11 +125,24 @@ def curves(
     return figure, pd.concat(frames, ignore_index=True)
 
 
-def _leaders(runs: Sequence[History]) -> str:
+def _leaders(ends: pd.DataFrame) -> str:
     """Which methods end within a point of the best, in words."""
-    ends = _ends(runs).set_index("algorithm")["value"]
-    names = [style.look(str(name)).label for name in ends[ends >= ends.max() - 1].index]
-    return f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} lead"
+    last = ends.set_index("algorithm")["value"]
+    names = [style.name(str(name)) for name in last[last >= last.max() - 1].index]
+    return f"{style.listed(names)} lead{'s' * (len(names) == 1)}"
+
+
+def _lead(ends: pd.DataFrame) -> str:
+    """How far Δ-SGD's final number is ahead of the others' best; "" if it was not run.
+
+    >>> _lead(pd.DataFrame({"algorithm": ["sgd", "delta_sgd"], "value": [80.0, 79.0]}))
+    ': Δ-SGD −1.0'
+    """
+    last = ends.set_index("algorithm")["value"].round(1)  # as the numbers beside
+    if "delta_sgd" not in last:
+        return ""
+    ahead = last["delta_sgd"] - last.drop("delta_sgd").max()
+    return f": {style.name('delta_sgd')} {ahead:+.1f}".replace("-", "−").replace("Δ−", "Δ-")
 
 
 def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
@@ -161,7 +173,10 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
         told = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}; numbers and thin lines: means"
         told += f" over the last {late(runs[0])} rounds, ± std over the seeds"
-        figure.suptitle(textwrap.fill(told, 118), fontsize=6, color="0.35", x=0.01, ha="left")
+        found = _leaders(ends.reset_index())
+        if ends["std"].notna().all():
+            found += f"; {style.name(ends['std'].idxmin())} varies least over the seeds"
+        style.headed(figure, found, told)
         for ax in axes[-columns:]:
             ax.set_xlabel("round")
         figure.supylabel("test accuracy (%)", fontsize=7)
@@ -196,19 +211,18 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
             for ax, (place, at) in zip(row, places.items(), strict=False):
                 runs = _at(histories, *at)
                 near = _strip(ax, frame[frame["x"] == place], runs, names=ax is row[0])
+                here = frame[(frame["x"] == place) & (frame["source"] == "ours")]
                 name = f"α = {place}" if "over α" in title else place.replace("\n", ", ")
-                head = name if "over α" in title or ax is not row[0] else f"{title}: {name}"
-                head = f"{title.removesuffix(', over α')}, {name}" if "over α" in title else head
-                about = scale(runs) if runs else "not run"
-                style.titled(ax, head, f"{about}; {near}" if near else about, small=tiny)
+                about = "; ".join(filter(None, [scale(runs) if runs else "not run", near]))
+                about = f"{title.removesuffix(', over α')}: {about}" if ax is row[0] else about
+                style.titled(ax, name + _lead(here), about, small=tiny)
             for ax in row[len(places) :]:
                 ax.set_visible(False)
             frame.insert(0, "panel", title)
             frames.append(frame)
         middle = axes[len(axes) - 1 - columns // 2]
-        middle.set_xlabel(
-            f"test accuracy after the last round (%)\n{MARKS}{'' if tiny else HOLLOW}"
-        )
+        below = f"{MARKS}{'' if tiny else HOLLOW}\ntitles: Δ-SGD against the best other"
+        middle.set_xlabel(f"test accuracy after the last round (%)\n{below}")
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -226,35 +240,23 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     text: dict[str, Any] = {"va": "center", "ha": "right", "fontsize": 6.3}
     text |= {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
     for y, name in enumerate(reversed(known)):
-        look = style.look(name)
-        color, dark = look.color, style.ink(look.color)
-        value = ours["value"].get(name, np.nan)
-        theirs = printed.get(name, np.nan)
+        look, value, theirs = style.look(name), ours["value"].get(name, np.nan), printed.get(name)
+        color, theirs = look.color, np.nan if theirs is None else theirs
         ax.plot([theirs, value], [y, y], color=color, linewidth=0.8, alpha=0.6)
         ax.plot(theirs, y, "o", color=color, markersize=4, markerfacecolor="white")
         if not np.isnan(value):
             spread, one = ours["std"].get(name), ours["seeds"].get(name) == 1
             ax.plot([value - spread, value + spread], [y, y], color=color, linewidth=3, alpha=0.35)
-            half: dict[str, Any] = {"fillstyle": "left"} if one else {}
-            ax.plot(
-                value,
-                y,
-                "o",
-                color=color,
-                markersize=4.2,
-                label=look.label,
-                markerfacecoloralt="white",
-                **half,
-            )
+            how: dict[str, Any] = {"markersize": 4.2, "fillstyle": "left" if one else "full"}
+            ax.plot(value, y, "o", color=color, label=look.label, markerfacecoloralt="white", **how)
         said = "diverged" if name in lost else "–" if np.isnan(value) else f"{value:.1f}"
-        ax.annotate(said, (1, y), (27, 0), color=dark, fontweight="bold", **text)
+        ax.annotate(said, (1, y), (27, 0), color=style.ink(color), fontweight="bold", **text)
         if len(printed):
             said = "–" if np.isnan(theirs) else f"{theirs:.1f}"
             ax.annotate(said, (1, y), (48, 0), color="0.4", **text)
-    top = len(known) - 0.35
-    ax.annotate("ours", (1, top), (27, 0), color="0.2", **{**text, "fontsize": 6})
-    if len(printed):
-        ax.annotate("print", (1, top), (48, 0), color="0.4", **{**text, "fontsize": 6})
+    top = len(known) - 0.15
+    for word, right in (("ours", 27), ("print", 48))[: 1 + bool(len(printed))]:
+        ax.annotate(word, (1, top), (right, 0), color="0.3", **{**text, "fontsize": 6})
     ax.set_yticks(range(len(known)), [style.look(name).label for name in reversed(known)])
     for tick, name in zip(ax.get_yticklabels(), reversed(known), strict=False):
         tick.set_color(style.ink(style.look(name).color))
@@ -262,7 +264,7 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     ax.grid(axis="x")
     ax.grid(visible=False, axis="y")
     ax.spines["left"].set_visible(False)
-    ax.set_ylim(-0.6, top + 0.3)
+    ax.set_ylim(-0.6, top + 0.35)
     ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
     gap = (ours["value"] - printed).abs().dropna()
     near = f"{(gap <= TOLERANCE).sum()} of {len(gap)} within {TOLERANCE:g} of print"
@@ -374,11 +376,15 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
     size = (style.COLUMN if len(by_alpha) == 1 else style.WIDTH, 2.3)
     with style.panels(1, len(by_alpha), size, sharey=True) as (figure, panels):
         for ax, (alpha, runs) in zip(panels, by_alpha, strict=True):
-            shades = zip(sorted(set(map(_epochs, runs))), ("amber", "red", "black"), strict=False)
-            looks = {name: style.Look(name, style.COLORS[color]) for name, color in shades}
-            # The caption names the paper's task.
-            title = f"α = {alpha:g}" if whole(runs) else f"{problem(runs[0])}, α = {alpha:g}"
-            _, data = learning_curves(runs, title=title, by=_epochs, looks=looks, ax=ax)
+            known = sorted(set(map(_epochs, runs)))
+            shades = style.tints(len(known))
+            looks = dict(zip(known, map(style.Look, known, shades), strict=True))
+            _, data = learning_curves(runs, by=_epochs, looks=looks, ax=ax)
+            ends = data.groupby("algorithm")["line"].last()
+            moved = ends[known[-1]] - ends[known[0]]
+            title = f"From {known[0]} to {known[-1]}: {moved:+.1f} at the end"
+            about = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}"
+            style.titled(ax, title.replace("-", "−"), about, small=small(runs))
             ax.set_ylabel(ax.get_ylabel() if ax is panels[0] else "")
             frames.append(data.assign(alpha=alpha))
     data = pd.concat(frames, ignore_index=True).rename(columns={"algorithm": "epochs"})

@@ -26,8 +26,8 @@ SHOWN = 3  # rounds in the picture
 RULE = DeltaSGD()
 # The paper's colours of the conditions: green for the local smoothness, blue for the growth.
 LINES = {
-    "local": ("1st: local smoothness", "#009E73", 0.7),
-    "growth": ("2nd: growth", "#0072B2", 0.7),
+    "local": ("1st: local smoothness", style.COLORS["green"], 0.7),
+    "growth": ("2nd: growth", style.COLORS["blue"], 0.7),
     "eta": ("step size", "black", 1.0),
 }
 Batch = tuple[Tensor, Tensor]  # examples with a last 1 [B, D], labels [B]
@@ -53,15 +53,17 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
                 ax.semilogy(path.index, path[name], color=color, linewidth=width, label=label)
             ax.set_ylim(path["eta"].min() / 2, 10 * path["growth"].max())
             ax.set(ylabel="η", xlim=(0, len(path) - 1))
+            found = "slow growth, sudden falls"
             told = "softmax regression on Synthetic, the largest client"
             if len(path) > FULL_STEPS:  # of many rounds the first three, with their borders
                 ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
                 told += f", {SHOWN} of {len(path) // LOCAL_STEPS} rounds of {LOCAL_STEPS} steps"
                 told += "; vertical: a new one"
+                found = "every round begins anew"
                 for border in range(1, SHOWN):
                     ax.axvline(border * LOCAL_STEPS - 0.5, color="0.6", linewidth=0.6)
             plain_log_ticks(ax)
-            style.titled(ax, title, told)
+            style.titled(ax, f"{title.capitalize()}: {found}", told)
         panels[-1].set_xlabel("local step")
         style.key(figure)
     return figure

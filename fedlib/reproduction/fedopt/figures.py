@@ -128,7 +128,6 @@ def network(label: str) -> tuple[None, pd.DataFrame]:
 COLUMNS = 3
 # Figure 4 has this task, Figure 1 all others.
 ALONE = "emnist_cr"
-SHORT = {"stackoverflow_lr": "Tags (SO LR)", "stackoverflow_nwp": "Words (SO NWP)"}
 # What is known without training: an autoencoder's error that always draws the mean image of so many
 # writers, as notebook 13 measures it on the published runs' data.
 MEAN_IMAGE = {("femnist", 105): 17.3}
@@ -153,10 +152,8 @@ def convergence(histories: Sequence[History]) -> Drawing:
             task, metric = cells.iloc[0][["task", "metric"]]
             runs = of_task(histories, task)
             alone = len(shown) == 1
-            lead: Any = {} if alone else {"lead": _lead, "title": SHORT.get(task, "")}
-            data = printed_curves(
-                cells, runs, metric, beside=whole(runs), legend=alone, ax=ax, **lead
-            )
+            how: Any = {"title": tuning.SHORT.get(task, ""), "legend": alone, "cut": not alone}
+            data = printed_curves(cells, runs, metric, beside=whole(runs), lead=_lead, ax=ax, **how)
             options = runs[0].config.task["options"]
             data_set = tuple(options.get(key) for key in ("data", "clients", "words"))
             if METRICS[metric].smaller:
@@ -169,22 +166,24 @@ def convergence(histories: Sequence[History]) -> Drawing:
         if len(shown) > 1:
             style.key(figure)
             seeds = "/".join(str(number) for number in sorted(pd.concat(frames)["seeds"].unique()))
-            told = f"in the titles: the best against FedAvg; bands: ± std; {seeds} seed(s)"
+            told = f"titles: the best against FedAvg; bands: ± std; seeds: {seeds}"
             panels[-1].set_xlabel(f"round\n{told}", ha="right", x=1.2)
     return figure, pd.concat(frames, ignore_index=True)
 
 
 def _lead(ends: pd.Series, smaller: bool) -> str:
-    """By how much the best of some methods' last numbers is ahead of FedAvg's, or which share of
-    its error is left.
+    """Which of some methods' last numbers is best, and by how much it is ahead of FedAvg's: points,
+    or a share of its error.
 
     >>> _lead(pd.Series({"fedavg": 12.0, "fedadam": 20.25}), smaller=False)
-    '+8.2'
+    'FedAdam +8.2'
     """
     if "fedavg" not in ends or ends.drop("fedavg").isna().all():
         return ""
-    best = ends.min() if smaller else ends.max()
-    return f"× {best / ends['fedavg']:.2f}" if smaller else f"+{best - ends['fedavg']:.1f}"
+    name = ends.idxmin() if smaller else ends.idxmax()
+    ahead = ends[name] - ends["fedavg"]
+    far = f"{ahead / ends['fedavg']:.0%} error" if smaller else f"+{ahead:.1f}"
+    return f"{style.name(str(name))} {far}".replace(" -", " −")
 
 
 def batch_sizes() -> Drawing:

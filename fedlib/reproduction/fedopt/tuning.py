@@ -5,7 +5,6 @@ rates, the best of both.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -25,6 +24,8 @@ from fedlib.reproduction.entry import Drawing, of_task
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS
 
+# Of tasks whose names are too long for a title.
+SHORT = {"emnist_ae": "AE", "stackoverflow_lr": "SO tags", "stackoverflow_nwp": "SO words"}
 # What one has who always guesses the five commonest tags of the training posts, in percent, on the
 # posts of this many users with so many words: counted from the data, which no drawing reads.
 COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
@@ -32,7 +33,7 @@ COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
 # show at least so many points above it, an error's share.
 BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 2.0, 0.1
 # Grey is worse than the level, white as good, blue better.
-GAIN = [(0, "#909090"), (0.25, "#C4C4C4"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
+GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
 # So near to the best a rate is as good: points of percent, a share of an error.
 POINTS, SHARE = 1.0, 0.05
 
@@ -70,12 +71,12 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
         _legend(panels[len(shown)], level, word, best, smaller, colour)
         figure.supxlabel("client learning rate", fontsize=7)
         figure.supylabel("server learning rate", fontsize=7)
-        unit = outcomes.label(frame) + (" (low is good)" if smaller else "")
-        told = f"{style.name(frame['task'].iloc[0])}, {unit}: {scale(histories)}"
+        told = f"{outcomes.label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
         told += f"; not run: {', '.join(gone)}" if gone else ""
         told += ". Framed: a method's best; ×: diverged, or worse than untrained"
-        told = textwrap.fill(told, 118)
-        figure.suptitle(told, fontsize=6, color="0.35", x=0.01, ha="left")
+        found = _finding(frame, level, " ".join(word), smaller)
+        task = frame["task"].iloc[0]
+        style.headed(figure, f"{SHORT.get(task, style.name(task))}: {found}", told)
     return figure, frame
 
 
@@ -86,11 +87,23 @@ def _level(
     options = histories[0].config.task["options"]
     data = tuple(options.get(key) for key in ("data", "clients", "words"))
     if frame["metric"].iloc[0] == "recall_at_5" and data in COMMONEST_TAGS:
-        return COMMONEST_TAGS[data], ["always the", "commonest tags"]
+        return COMMONEST_TAGS[data], ["guessing the", "commonest tags"]
     bests = frame[~frame["hatched"]].groupby("algorithm")["performance"]
     best = bests.min() if smaller else bests.max()
     name = "fedavg" if "fedavg" in best else best.idxmax() if smaller else best.idxmin()
     return float(best[name]), [f"{style.name(str(name))}'s best"]
+
+
+def _finding(frame: pd.DataFrame, level: float, word: str, smaller: bool) -> str:
+    """Which methods' best are as good as the best of all, and how far that is from the level."""
+    bests = frame[~frame["hatched"]].groupby("algorithm", sort=False)["performance"]
+    best = bests.min() if smaller else bests.max()
+    top = best.min() if smaller else best.max()
+    near = best[(best - top).abs() <= (SHARE * top if smaller else POINTS)].index
+    if top == level:
+        return f"no method is ahead of {word}"
+    far = f"{1 - top / level:.0%} below" if smaller else f"{top - level:.1f} points above"
+    return f"{style.listed([style.name(name) for name in near])} {far} {word}"
 
 
 def _colours(level: float, best: float, smaller: bool) -> Any:
@@ -123,7 +136,7 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         text = "0" if abs(value) < 0.05 else f"{value:.{0 if abs(value) >= 100 else 1}f}"
         ink = "white" if dark else "0.1"
         ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=6)
-    below = "nothing trained"
+    title, below = style.name(str(part["algorithm"].iloc[0])), "nothing trained"
     if np.isfinite(known).any():
         place = int(np.nanargmin(known) if smaller else np.nanargmax(known))
         row, column = map(int, np.unravel_index(place, known.shape))
@@ -132,10 +145,10 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         frame.set(edgecolor=style.COLORS["red"], linewidth=1.6)
         ax.add_patch(frame)
         near = np.nansum(np.abs(known - top) <= (SHARE * top if smaller else POINTS))
-        ahead = f" ({top - level:+.1f})" if abs(top - level) >= 0.05 else ""
+        ahead = f" ({top - level:+.1f})".replace("-", "−") if abs(top - level) >= 0.05 else ""
         within = f"{SHARE:.0%}" if smaller else "a point"
-        below = f"best {short(top)}{ahead}, {near} within {within}"
-    style.titled(ax, style.name(str(part["algorithm"].iloc[0])), below)
+        title, below = f"{title}: {short(top)}{ahead}", f"{near} within {within}"
+    style.titled(ax, title, below)
     ax.grid(False)
     ax.tick_params(length=0)
     for spine in ax.spines.values():
@@ -153,14 +166,10 @@ def _legend(
     bar = ax.inset_axes((0.04, 0.08, 0.09, 0.8))
     ends = (worst, best) if abs(best - level) > 1e-9 else (worst, level)
     # The level in the middle, whatever is above and below it.
-    for k in range(60):
-        share = (k + 0.5) / 60
-        low, high, part = (
-            (ends[0], level, 2 * share) if share < 0.5 else (level, ends[1], 2 * share - 1)
-        )
-        patch = Rectangle((0, k / 60), 1, 1.05 / 60, facecolor=colour(low + part * (high - low)))
-        bar.add_patch(patch)
-    bar.set(xlim=(0, 1), ylim=(0, 1), xticks=[], yticks=[])
+    values = [*np.linspace(ends[0], level, 30), *np.linspace(level, ends[1], 30)]
+    how: dict[str, Any] = {"aspect": "auto", "origin": "lower", "extent": (0, 1, 0, 1)}
+    bar.imshow([[colour(value)] for value in values], **how)
+    bar.set(xticks=[], yticks=[])
     bar.grid(False)
     less = "and more" if smaller else "and less"
     words = {0.02: f"{short(ends[0])} {less}", 0.5: "\n".join([short(level), *word])}
@@ -220,9 +229,8 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
     with style.panels(rows, columns, size, len(groups)) as (figure, panels):
         for ax, (task, part) in zip(panels, groups, strict=True):
             runs = of_task(histories, str(task))
-            for name, line in outcomes.tuned(part, rules[rule], "algorithm", "tau").groupby(
-                "algorithm", sort=False
-            ):
+            tuned = outcomes.tuned(part, rules[rule], "algorithm", "tau")
+            for name, line in tuned.groupby("algorithm", sort=False):
                 look, by_tau = style.look(str(name)), line.groupby("tau")["performance"]
                 mean, std = by_tau.mean(), by_tau.std()
                 ax.plot(mean, color=look.color, linewidth=0.8, alpha=0.5, label="_")
@@ -231,15 +239,19 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
                 ax.errorbar(mean.index, mean, std, label=look.label, elinewidth=0.8, **marks)
                 chosen.append(line)
             level, word = _level(runs, outcomes.over_seeds(part).assign(hatched=False), False)
-            if "always" in word[0]:
-                style.level(ax, level, " ".join(word), x=0.01, above=False)
+            if len(word) > 1:
+                style.level(ax, level, word[-1], x=0.01)
             taus = sorted(part["tau"].unique())
             ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part))
-            ax.set_xticks(taus, [f"$10^{{{math.log10(tau):g}}}$" for tau in taus])
+            ax.set_xticks(taus, [style.power(tau) for tau in taus])
             ax.set_xticks([], minor=True)
+            means = tuned.groupby(["algorithm", "tau"])["performance"].mean()
             if outcomes.smaller_is_better(part):
+                means = -means
                 ax.invert_yaxis()  # above is good in every panel
-            titled(ax, style.name(str(task)), runs)
+            best, at = means.idxmax()
+            found = f"{style.name(best)} best at τ = {style.power(at)}"
+            titled(ax, f"{SHORT.get(str(task), style.name(str(task)))}: {found}", runs)
         style.key(figure, [style.look(name) for name in frame["algorithm"].unique()])
     return figure, pd.concat(chosen, ignore_index=True)
 
@@ -283,14 +295,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
         near = f"{SHARE:.0%} of the error" if (frame["metric"] == "mse_x1000").all() else "a point"
         told = f"dots: the best server rate; bars: the rates that are as good, within {near}"
         told += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
-        figure.suptitle(
-            textwrap.fill(told, 118),
-            fontsize=6,
-            color="0.35",
-            x=0.01,
-            ha="left",
-            wrap=True,
-        )
+        style.headed(figure, "Where a bar is long, the server rate hardly matters", told)
     return figure, best
 
 

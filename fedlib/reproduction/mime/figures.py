@@ -113,7 +113,7 @@ def finding(panel: str, ends: pd.Series) -> str:
         return f"{LOOKS[best].label if best in LOOKS else style.name(best)} ends first"
     if panel == "with and without momentum":
         return f"Momentum: {ends['mime'] - ends['mime_sgd']:+.1f} for Mime"
-    return f"A local state: {ends['loc_mime'] - ends['mime']:+.1f}"
+    return f"A local state: {ends['loc_mime'] - ends['mime']:+.1f}".replace("-", "−")
 
 
 def chosen(best: Mapping[str, Sequence[History]]) -> pd.DataFrame:
@@ -148,6 +148,7 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
             std, seeds, client_lr, momentum, mu (0 for FedAvg).
     """
     by_mu = winners(histories, mu_of)
+    every = [run for runs in by_mu.values() for run in runs]
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
     for number, mu in enumerate(sorted(by_mu)):
@@ -158,11 +159,12 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     frames = {}
     with style.panels(1, 2, (style.WIDTH, 2.3)) as (figure, panels):
         for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
-            frames[metric] = _draw(ax, best, mu_line, looks, f"Test {metric}", metric)
-            if ax is not panels[0]:
-                style.titled(
-                    ax, f"Test {metric}", small=small([run for r in best.values() for run in r])
-                )
+            frames[metric] = _draw(ax, best, mu_line, looks, "", metric)
+            ends = frames[metric].groupby("algorithm", sort=False)["line"].last()
+            digits = 1 if metric == "accuracy" else 2
+            moved = f"{ends.iloc[-1] - ends.iloc[0]:+.{digits}f}".replace("-", "−")
+            title = f"Test {metric}: {moved} from μ = {min(by_mu):g} to {max(by_mu):g}"
+            style.titled(ax, title, scale(every) if ax is panels[0] else "", small=small(every))
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 

@@ -83,7 +83,9 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     assert "printed" not in data
     figure, data = drawn("figure_2", runs)
     titles = [ax.get_title("left").replace("\n", " ") for ax in figure.axes[:2]]
-    assert titles == ["MLP, 7x7 pixels, α = 0.01", "MLP, 7x7 pixels, α = 0.1"]
+    assert titles == ["α = 0.01: Δ-SGD +0.0", "α = 0.1: Δ-SGD +0.0"]
+    shown = [text.get_text() for text in figure.axes[0].texts if text.get_gid()]
+    assert shown[0].startswith("MLP, 7x7 pixels: small problem")
     assert set(data["source"]) == {"ours"}
     figure, data = drawn("figure_3", [*runs, coarse])
     ours = data[(data["algorithm"] == "delta_sgd") & (data["panel"] == "α = 0.01")]
