@@ -103,7 +103,7 @@ def curves(
         return _one_by_one(*shown[0][1:])
     frames = []
     size = (style.WIDTH, 0.2 + 2.1 * len(shown))
-    ratios = {"width_ratios": (1.25, 1)}
+    ratios = {"width_ratios": (1.65, 1)}
     with style.panels(len(shown), 2, size, gridspec_kw=ratios) as (figure, axes):
         for (ax, beside), (task, alpha, runs) in zip(axes.reshape(-1, 2), shown, strict=True):
             title = f"{problem(runs[0])}, α = {alpha:g}: {_leaders(_ends(runs))}"
