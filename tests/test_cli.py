@@ -35,7 +35,7 @@ MISTAKES = [
     (["grid", "synthetic", "fedavg", "self=1"], "axis self is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "chunk_clients=1"], "axis chunk_clients is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "local_epochs=[1,2],[2,1]"], "local_epochs is [2, 1]"),
-    (["data", "import", "mine", "."], ": its images cannot be read: "),
+    (["data", "import", "mine", "."], " is no folder of LEAF's JSON; "),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "prepare", "mnits"], "unknown data set to prepare 'mnits': did you mean 'mnist'"),
     (["data", "prepare", "rare_words"], "import a copy of another with 'fedlib data import NAME"),
