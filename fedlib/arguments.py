@@ -71,7 +71,7 @@ WORDS = {
 def checked(function: Function) -> Function:
     """A function whose arguments must be of the types that its annotations say.
 
-    ``Any`` is not checked. Whole numbers count as floats, NumPy's numbers as Python's; true and
+    ``Any`` is not checked. Whole numbers count as floats, NumPy's numbers as Python's. True and
     false are no numbers.
 
     Raises:

@@ -53,7 +53,7 @@ class ClientData:
             number of examples. What is reported is averaged over examples all the same.
 
     Raises:
-        Error: parts that are no indices of examples, or numbers that do not fit; names the client.
+        Error: parts that are no indices of examples, or numbers that do not fit. Names the client.
 
     Example:
         >>> data = ClientData(torch.eye(3), torch.arange(3), [[0, 2], [1]], ids=["ann", "bob"])
@@ -112,7 +112,7 @@ class ClientData:
             raise Error("client data: all weights are 0; at least one must be positive")
 
     def _hold(self) -> None:
-        """Let nobody write to the arrays; the parts are views of the index."""
+        """Let nobody write to the arrays. The parts are views of the index."""
         index = self.index.numpy()
         for array in (index, self.sizes, self.starts, self.weights):
             if array is not None:
@@ -254,7 +254,7 @@ def require_owners(what: str, owners: np.ndarray) -> None:
 def _tensor(name: str, values: Any) -> Any:
     """Inputs or targets as a dense tensor without a graph, whole numbers with a sign.
 
-    What NumPy takes for numbers becomes one; whatever else there is stays as it is.
+    What NumPy takes for numbers becomes one. Whatever else there is stays as it is.
 
     Raises:
         Error: arrays or tables of something else, or tensors of another kind.
@@ -320,7 +320,7 @@ def checked_parts(what: str, parts: Iterable[Any], count: int) -> list[np.ndarra
         what: they are of, for the error.
 
     Raises:
-        Error: one is no list of indices, or has one that is no example's; names the client.
+        Error: one is no list of indices, or has one that is no example's. Names the client.
     """
     read = [indices(f"{what}the part of client {i}", part) for i, part in enumerate(parts)]
     for client, part in enumerate(read):

@@ -29,7 +29,7 @@ Decay = Annotated[float, lambda value: 0 <= value < 1]
 
 @cache
 def float_fields(component: Any) -> set[str]:
-    """The fields of a class of components that hold floats; whole numbers may be given for them."""
+    """The fields of a class of components that hold floats. Whole numbers may be given for them."""
     hints = get_type_hints(component)
     return {name for name, hint in hints.items() if float in (hint, *get_args(hint))}
 

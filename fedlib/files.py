@@ -1,7 +1,7 @@
 """Writing files and folders so that a name stands only for what is complete.
 
 What is being written has a name of its own beside its place, ``.fedlib-<token>.<name>``, and takes
-the place when it is whole; a folder that it replaces waits as ``.fedlib-old.<name>`` meanwhile, and
+the place when it is whole. A folder that it replaces waits as ``.fedlib-old.<name>`` meanwhile, and
 :func:`recover` gives it its name back if the process was killed. What else a killed process left is
 removed once nobody has written to it for a day, by whoever writes in the folder next.
 """
@@ -30,7 +30,7 @@ def write(path: Path, content: bytes) -> None:
     """Write a file so that it is complete or not there.
 
     Raises:
-        Failure: it cannot be written; what lay there stays.
+        Failure: it cannot be written. What lay there stays.
 
     Example:
         >>> import tempfile
@@ -48,7 +48,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A free name beside ``path`` for a file or a folder that takes its place at the end.
 
     What is written there gets the name ``path`` when the block ends, in place of a file or folder
-    that has it; when the block raises it is removed, and what lay there stays. Missing parents are
+    that has it. When the block raises it is removed, and what lay there stays. Missing parents are
     made, and what killed processes left beside ``path`` is removed. Several processes may write
     the same file: the last one wins.
 
@@ -100,7 +100,7 @@ def recover(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder if it is there; what cannot be removed stays for :func:`clean`."""
+    """Remove a file or folder if it is there. What cannot be removed stays for :func:`clean`."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -137,7 +137,7 @@ def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
 
 @functools.cache
 def clean(folder: Path) -> None:
-    """Remove what killed processes left directly in a folder, after :func:`recover`; once in a
+    """Remove what killed processes left directly in a folder, after :func:`recover`. Once in a
     process, as a folder may hold thousands of runs.
     """
     recover(folder)

@@ -1,9 +1,9 @@
 """Per-example losses and metrics: outputs and targets ``[R, B, ...]`` to ``[R, B]``.
 
-A metric may be a pair (numerator, denominator), each ``[R, B]``; the two are summed apart.
+A metric may be a pair (numerator, denominator), each ``[R, B]``. The two are summed apart.
 
 A loss may declare the targets that it needs, as these do: :func:`needs`. They are then compared
-with what the model gives before a run's first step; those of a loss that declares nothing are not.
+with what the model gives before a run's first step. Those of a loss that declares nothing are not.
 """
 
 from __future__ import annotations

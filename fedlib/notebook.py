@@ -110,7 +110,7 @@ def start(
 
 
 def _show_figures() -> None:
-    """In a notebook, have figures shown as pictures; elsewhere do nothing."""
+    """In a notebook, have figures shown as pictures. Elsewhere do nothing."""
     shell = get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
         shell.run_line_magic("matplotlib", "inline")
@@ -155,7 +155,7 @@ def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
     value.
 
     Args:
-        draw: draws one figure with pyplot; what it returns is not shown.
+        draw: draws one figure with pyplot. What it returns is not shown.
         **axes: argument -> its values.
 
     Returns:
@@ -268,7 +268,7 @@ class Session:
         and of the first stand-in what that means.
 
         Args:
-            name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``,
+            name, options: see :func:`fedlib.load_task`. Options may set ``preset`` and ``seed``,
                 those that are None are left to the preset.
         """
         asked = {key: value for key, value in options.items() if value is not None}
@@ -353,7 +353,7 @@ class Session:
 
     def stored(self, preset: str) -> list[History]:
         """What is stored or published of this notebook's plan at another preset, without
-        parameters; nothing is trained.
+        parameters. Nothing is trained.
         """
         requests = plans.requests(self.name, preset, self.seed)
         stored = self.store.stored(published=True)
@@ -380,7 +380,7 @@ class Session:
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
         """Draw and save a figure of the catalogue; as a cell's last line it is shown.
 
-        Of a figure of several tasks those of the histories are shown; the file has all that are
+        Of a figure of several tasks those of the histories are shown. The file has all that are
         stored.
         """
         root = self.figures_root
@@ -397,7 +397,7 @@ class Session:
         return paths.preset_figures(self.preset)
 
     def exercise(self, number: int, answer: Any, right: str, hint: str, digits: int = 3) -> None:
-        """Say whether an answer to an exercise is right; what is right stands here as a hash only.
+        """Say whether an answer to an exercise is right. What is right stands here as a hash only.
 
         Args:
             answer: the reader's; None as long as it is open.

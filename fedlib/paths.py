@@ -27,7 +27,7 @@ def _parsed(name: str) -> dict[str, Any]:
 def project_root() -> Path:
     """The nearest folder at or above the working directory that holds a fedlib checkout.
 
-    Notebooks run in ``notebooks/`` and commands in the root; both must find the same store. Outside
+    Notebooks run in ``notebooks/`` and commands in the root. Both must find the same store. Outside
     a checkout the working directory itself is used.
     """
     here = Path.cwd()

@@ -271,7 +271,7 @@ def planned() -> list[str]:
 
 
 def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") -> list[str]:
-    """The known notebooks that names mean, each once; all without names.
+    """The known notebooks that names mean, each once. All without names.
 
     Args:
         names: ``10_topic``, ``10`` or a file name.
@@ -296,7 +296,7 @@ def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") ->
 
 
 def has(notebook: str) -> bool:
-    """Whether a notebook is there; an installed package, or a project of one's own, has none."""
+    """Whether a notebook is there. An installed package, or a project of one's own, has none."""
     return (project_root() / "notebooks" / f"{notebook}.ipynb").is_file()
 
 

@@ -48,7 +48,7 @@ def refuse_in_a_plan(deed: str) -> None:
 
 
 def _require_plain(what: str, model: nn.Module) -> None:
-    """Refuse parameters whose rows would train otherwise; a copy of the model shows no more of it.
+    """Refuse parameters whose rows would train otherwise. A copy of the model shows no more of it.
 
     Raises:
         Error: one with a hook, which sees no gradient, or two on the same memory.
@@ -127,7 +127,7 @@ def _of_inputs(function: Callable[..., Tensor], x: Tensor, keys: Tensor | None) 
 
 
 def _takes_keys(transform: Any) -> bool:
-    """Whether a transform takes keys beside the inputs; torchvision's take inputs alone."""
+    """Whether a transform takes keys beside the inputs. Torchvision's take inputs alone."""
     module = isinstance(transform, nn.Module)
     try:
         signature = inspect.signature(transform.forward if module else transform)
@@ -149,7 +149,7 @@ class Task:
     Args:
         name: the task's name.
         model: makes the model; called with torch's, NumPy's and Python's random numbers seeded by
-            the run's initialisation seed. An ordinary ``nn.Module`` works; one that declares
+            the run's initialisation seed. An ordinary ``nn.Module`` works. One that declares
             ``carries_rows`` (see :mod:`fedlib.models`) is much faster. A module in place of the
             function, or one that it gives again, stays as it is: copies of it train.
         train, test: the clients' data. ``test`` may be one client that holds everything.
@@ -164,7 +164,7 @@ class Task:
             one without any is a function of the inputs alone, or :class:`fedlib.task.Fixed`.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
         l2: this times the sum of the squares of the model's weights is added to each example's
-            training loss, but not to the reported one; parameters of normalisation layers do not
+            training loss, but not to the reported one. Parameters of normalisation layers do not
             count. The gradient grows by ``2 * l2`` times the weights.
         rounds, clients_per_round, batch_size, local_epochs: the paper's settings (``batch_size``
             None: the whole client is one batch; ``clients_per_round`` None: all clients).

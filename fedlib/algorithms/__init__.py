@@ -1,7 +1,7 @@
 """Federated algorithms by name.
 
-``build("fedadam", client_lr=0.03)`` makes a method from the papers' words for its hyperparameters;
-composed methods are made from the classes directly, for instance ``FedOpt(client=...,
+``build("fedadam", client_lr=0.03)`` makes a method from the papers' words for its hyperparameters.
+Composed methods are made from the classes directly, for instance ``FedOpt(client=...,
 server=...)``.
 """
 

@@ -17,7 +17,7 @@ from fedlib.component import NonNegative, Positive
 class AdaAlter(OwnSteps):
     """Local AdaAlter (Xie et al., 2019): the accumulator is frozen while it grows.
 
-    A client starts at y = x_t and a = B_t; its step k = 1, 2, ... is::
+    A client starts at y = x_t and a = B_t. Its step k = 1, 2, ... is::
 
         y <- y - client_lr g / sqrt(B_t + k eps^2),    a <- a + g^2,
 
@@ -27,7 +27,7 @@ class AdaAlter(OwnSteps):
 
     with B_0 = v0. This is FedOpt with an SGD server and a client optimizer whose accumulator is
     averaged and sent on, which doubles what is sent each way (FedOpt, B.3). FedOpt describes it in
-    words; the formulas are the method's own, where all weights are equal and ``server_lr`` is 1.
+    words. The formulas are the method's own, where all weights are equal and ``server_lr`` is 1.
 
     Args:
         client_lr: learning rate of the clients.

@@ -36,11 +36,11 @@ class AdaFedAdam(LocalTraining):
     Where print and code differ, the default is what the text means and the code does. ``form``
     ``"printed"`` takes Algorithm 1 by the letter: the step is lr, not C lr, and v is divided by
     1 - c_m. ``relative_loss=False`` weights by F_k(x_t)^alpha as the code does, not by I_k. The
-    code scales the step by C only after the sixth round; here it always does. C, which the paper
+    code scales the step by C only after the sixth round. Here it always does. C, which the paper
     takes to be at least 1, is kept above 0.1.
 
     A client that did not move, or whose gradient is zero, has no direction to report and counts
-    for nothing. Losses must not be negative; a negative one counts as 0. Where a model has running
+    for nothing. Losses must not be negative. A negative one counts as 0. Where a model has running
     statistics, F_k(x_0) of a client that comes later is with those of its first round.
 
     Args:

@@ -98,7 +98,7 @@ class Client:
         memory: what it kept from its last round (``client_enroll``, ``client_remember``).
         measured: what it kept of ``client_measure`` in this round; nothing in halves.
         number: which client of the task it is, from 0; a whole number in a scalar's shape.
-        key: of this run and round; :attr:`keys` are the client's.
+        key: of this run and round. :attr:`keys` are the client's.
     """
 
     examples: Tensor
@@ -195,7 +195,7 @@ class Algorithm(Component):
     def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
         """What a client computes on all of its data before local work: (kept, sent).
 
-        What it keeps is ``client.measured`` in :meth:`client_init`; what it sends is averaged with
+        What it keeps is ``client.measured`` in :meth:`client_init`. What it sends is averaged with
         the clients' weights for :meth:`server_measured`.
         """
         raise undefined(self, "client_measure")
@@ -205,11 +205,11 @@ class Algorithm(Component):
         return server
 
     def client_init(self, server: State, client: Client) -> State:
-        """The client's state at the start of a round; ``"x"`` holds its parameters."""
+        """The client's state at the start of a round. ``"x"`` holds its parameters."""
         raise undefined(self, "client_init")
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
-        """The state after one local step; ``"loss"`` holds the loss ``[..., 1]`` before it."""
+        """The state after one local step. ``"loss"`` holds the loss ``[..., 1]`` before it."""
         raise undefined(self, "client_step")
 
     def client_final(self, server: State, state: State) -> State:
@@ -231,7 +231,7 @@ class Algorithm(Component):
         """The parameters ``[.., P]`` that a client uses itself, of what it remembers.
 
         Where a method defines it, histories have the clients' metrics on their own test data as the
-        split ``personal``; a client that never took part uses the server's parameters.
+        split ``personal``. A client that never took part uses the server's parameters.
         """
         x: Tensor = server["x"]
         return x
@@ -239,7 +239,7 @@ class Algorithm(Component):
     def communication(self, size: int) -> tuple[int, int]:
         """Floats that one training client receives and sends in a round, for ``size`` parameters.
 
-        What is sent in any case counts; numbers per client that do not grow with the model (a
+        What is sent in any case counts. Numbers per client that do not grow with the model (a
         loss, a norm) do not. Of all examples in one place nothing is sent.
         """
         return (0, 0) if self.pooled else (size, size)

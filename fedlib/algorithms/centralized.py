@@ -37,12 +37,12 @@ class Centralized(OwnSteps):
 
     One client holds everything (:meth:`fedlib.Task.centralized`). A round is its
     ``local_epochs`` passes or ``local_steps`` batches, of the federated task's batch size as in
-    FedOpt (D.3); s lives on from step to step and from round to round. Nothing is sent.
+    FedOpt (D.3). S lives on from step to step and from round to round. Nothing is sent.
 
     The bases are Mime's, with U before V, so Mime with one full-batch step is exactly this; but
     ``base="adagrad"`` by name is torch.optim.Adagrad with an initial accumulator of 0.1, and
     ``fedlib.base.Adagrad()`` Mime's. FedOpt trained with library optimizers, whose Adam and Yogi,
-    too, put g into v before the step and correct the bias. These differ in the first steps alone;
+    too, put g into v before the step and correct the bias. These differ in the first steps alone.
     Mime's Adagrad does not forget them. Momentum here is (1 - beta) g + beta m: a rate
     1 / (1 - beta) times that of torch.optim.SGD does the same.
 

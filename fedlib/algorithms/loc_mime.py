@@ -18,7 +18,7 @@ class LocMime(Mime):
         g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,    y <- y - client_lr U(g_i, s_i),
         s_i <- V(g_i, s_i).
 
-    After the round its s_i is forgotten; the server's is V(c, s), as in :class:`Mime`. The paper
+    After the round its s_i is forgotten. The server's is V(c, s), as in :class:`Mime`. The paper
     does not say which gradient updates s_i: here the corrected one, which is also the one stepped
     along. With ``SGD`` as base this is Mime.
 

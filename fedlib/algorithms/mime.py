@@ -25,7 +25,7 @@ class Mime(TwoPhase):
     at the old x_t, and x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t).
 
     Source: Mime, Algorithm 1, with the means weighted by examples (section 3, end). Its published
-    code (fedjax) takes the same clients for c and for training, too; it takes c with dropout on,
+    code (fedjax) takes the same clients for c and for training, too. It takes c with dropout on,
     and has other U and V, see :mod:`fedlib.optimizers.mime`. Where v would be 0 in the first U,
     s begins as V(c, s) of the first round's c, which clients send in any case.
 

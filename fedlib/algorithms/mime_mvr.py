@@ -29,7 +29,7 @@ class MimeMVR(TwoPhase):
         y <- y - client_lr ((1 - beta) g_i + beta (m_t + grad F_i(y; b) - grad F_i(x_t; b))).
 
     Source: Mime, section 4.2 and Theorem IV, whose algorithm stands in an appendix that was not at
-    hand; the update follows from its base, MVR (Cutkosky and Orabona, 2019), and the published code
+    hand. The update follows from its base, MVR (Cutkosky and Orabona, 2019), and the published code
     (fedjax) leaves it out. beta = 0 is Mime with SGD, and so is any beta if all clients take part.
 
     Clients receive x_t, x_{t-1}, m_t and c, and send two gradients and a model.

@@ -17,7 +17,7 @@ class NAccAdam(Algorithm):
     """N-AccAdam (Algorithms 3 and 4 of "Accelerating Fair Federated Learning", appendix B).
 
     Not federated: one client holds all examples. In every round it takes N steps of minibatch SGD
-    from x_t to y; N is the run's ``local_steps``. Then Adam steps along Delta = (x_t - y) /
+    from x_t to y. N is the run's ``local_steps``. Then Adam steps along Delta = (x_t - y) /
     client_lr::
 
         m <- beta1 m + (1 - beta1) Delta,  v <- beta2 v + (1 - beta2) Delta^2

@@ -99,7 +99,7 @@ class Moon(Objective):
     of this round and z_prev at the client's model after its last round. z_t and z_prev are
     constants, without dropout. In a client's first round, when there is no z_prev, l = 0.
 
-    z are the features that the model's head classifies, as in the Delta-SGD paper's code; the
+    z are the features that the model's head classifies, as in the Delta-SGD paper's code. The
     MOON paper adds a projection head to the model.
 
     Args:

@@ -29,7 +29,7 @@ class QFedAvg(LocalTraining):
 
     Clients count the same, whatever their weights p_k: the paper samples them in proportion to
     p_k instead, and fedlib, like AdaFedAdam's full participation, uniformly. F_k is 1e-10 larger,
-    as in the authors' code. Losses must not be negative; one that is counts as 0.
+    as in the authors' code. Losses must not be negative. One that is counts as 0.
 
     L defaults to 1 / client learning rate, as in the paper and its code. AdaFedAdam's printed
     "q-FedAvg learning rate 1" is read as L = 1, which its tasks here set: it agrees better with

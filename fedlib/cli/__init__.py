@@ -37,12 +37,12 @@ def main() -> NoReturn:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """SIGTERM where nothing can be saved; a run with a checkpoint has its own handler."""
+    """SIGTERM where nothing can be saved. A run with a checkpoint has its own handler."""
     raise Terminated
 
 
 def _status() -> int:
-    """Run the command; its exit status, after the line that tells what went wrong."""
+    """Run the command. Its exit status, after the line that tells what went wrong."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
     for name in ("fedlib.unstored", "fedlib.plainly"):
         logging.getLogger(name).setLevel(logging.WARNING)

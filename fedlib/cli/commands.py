@@ -226,7 +226,7 @@ def _methods() -> list[str]:
 
 
 def _first_line(method: str) -> str:
-    """What the module of a method says it is; it is named after it."""
+    """What the module of a method says it is. It is named after it."""
     text = resources("fedlib").joinpath("algorithms", f"{method}.py").read_text("utf-8")
     return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0].split(": ", 1)[-1]
 
@@ -392,7 +392,7 @@ def data_import(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Import a copy of a data set; a bad file is refused whole.
+    """Import a copy of a data set. A bad file is refused whole.
 
     A file is .npz (arrays) or .jsonl (texts), a folder has LEAF's JSON; see data/README.md.
     """
@@ -567,7 +567,7 @@ def sweep(
     """Compute the missing runs of the notebooks' plans.
 
     Stopped at any moment, the same command goes on where it was. With --minutes it stops by itself,
-    before a round that would take longer; the exit status is then 75. Runs that train together stay
+    before a round that would take longer. The exit status is then 75. Runs that train together stay
     in one shard. Each GPU of this machine computes a shard, or several of --jobs; or each of --jobs
     parts of its cores. With --executor slurm the script of an array is printed, each job of which
     does, on a GPU unless --device says otherwise: pipe it to sbatch.
@@ -917,7 +917,7 @@ def claims(
     """What the papers claim, with a verdict on each.
 
     A claim holds, does not hold, is not resolved, or was not run. The quick preset trains what is
-    missing; the others' runs are long, and a method's must all be stored already.
+    missing. The others' runs are long, and a method's must all be stored already.
     Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
     """
     from fedlib.reproduction.claims import chosen, judge, printed
@@ -951,7 +951,7 @@ def doctor(
 ) -> None:
     """What fedlib finds here: versions, device, data, stored runs.
 
-    Reads every stored and published run; the exit status is 1 if one is damaged.
+    Reads every stored and published run. The exit status is 1 if one is damaged.
     """
     import platform
 

@@ -32,7 +32,7 @@ class Description:
         classes: names of the labels where they are known.
         polarity: of handwriting in the copy that the papers used, followed by the stand-in. An
             imported copy's own polarity is measured and stands in its card.
-        stand_in: what stands in offline; empty if nothing does.
+        stand_in: what stands in offline. Empty if nothing does.
         built_in: whether that is the data set itself: it comes with a dependency.
         tasks: names of the tasks that use it, or use it where a better copy is missing.
     """
@@ -91,7 +91,7 @@ class Source:
 
     Attributes:
         files: to download.
-        members: which files of the archives are needed, by name without folders; empty if the files
+        members: which files of the archives are needed, by name without folders. Empty if the files
             are read as they are.
         unpacked: bytes of those members; rough for TFF's.
         prepared: bytes of the arrays made from them; rough likewise.
@@ -216,7 +216,7 @@ class Edition:
     Attributes:
         data: the data set's name.
         source: the official files, if they make it.
-        recipe: the files in public repositories, if they do; both make the same then.
+        recipe: the files in public repositories, if they do. Both make the same then.
     """
 
     name: str

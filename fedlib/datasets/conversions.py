@@ -102,7 +102,7 @@ def fashion_mnist(contents: Contents) -> Made:
 def cifar10(contents: Contents) -> Made:
     """Exact PNG files by class, and JPEG copies that are numbered within it in official order.
 
-    A JPEG's number is given to the PNG whose means over 4x4 pixels are nearest; they are one to
+    A JPEG's number is given to the PNG whose means over 4x4 pixels are nearest. They are one to
     one. The sequence of labels is CIFAR-10N's and label-errors'.
     """
     names = CATALOGUE["cifar10"].classes or ()
@@ -287,7 +287,7 @@ class _Plain(HTMLParser):
 def stackexchange(contents: Contents) -> Made:
     """Dumps of sites (``Posts.xml``), questions and answers by user; the role is the site.
 
-    A text is the question's title, if it is one, and the post; an answer has its question's tags.
+    A text is the question's title, if it is one, and the post. An answer has its question's tags.
     Of a user's posts, by day and number, the last fifth tests, rounded down.
     """
     users: dict[str, list[tuple[str, int, str, list[str]]]] = {}

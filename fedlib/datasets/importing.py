@@ -43,7 +43,7 @@ def import_file(
     ``.npz``: ``train_x, train_y, test_x, test_y`` (or Keras' ``x_train`` and MedMNIST's
     ``train_images``), and if known ``train_client, test_client,
     train_coarse, test_coarse, classes``. Images or features are uint8 (other integers only from 0
-    to 255) or floating point, stored as float32, channels last; labels and codes are integers, 0 or
+    to 255) or floating point, stored as float32, channels last. Labels and codes are integers, 0 or
     more, and labels and clients may be words.
 
     ``.jsonl``: an object a line with ``client``, ``split`` (``"train"`` or ``"test"``), ``text``,

@@ -258,7 +258,7 @@ class _Encoder:
         return np.array([*self.starts.values(), self.ends["sentences"]], dtype=np.int64)
 
     def pieces(self, posts: Iterable[Piece]) -> Iterator[dict[str, np.ndarray]]:
-        """The arrays piece by piece, by the names of the fields of :class:`Posts`; first what the
+        """The arrays piece by piece, by the names of the fields of :class:`Posts`. First what the
         others go on from.
         """
         offsets = dict.fromkeys(("word_offsets", "tag_offsets"), np.zeros(1, dtype=np.int64))

@@ -191,7 +191,7 @@ def _by_recipe(
 
 
 def _made(name: str, readable: dict[str, Path], folder: Path, progress: bool) -> dict[str, Any]:
-    """What the official files become; their SHA-256 was right, so they should be as expected."""
+    """What the official files become. Their SHA-256 was right, so they should be as expected."""
     from fedlib.datasets.writers import WRITERS  # with h5py, which nothing else needs
 
     try:
@@ -216,7 +216,7 @@ def _readable(source: Source, fetched: list[Path], unpacked: Path) -> dict[str, 
     """The files to read by name: the downloaded ones, or what is in these archives.
 
     Of a tar, Python's ``data`` filter refuses members that would leave the folder, links to
-    elsewhere and devices; a zip's members that would leave the folder are passed over.
+    elsewhere and devices. A zip's members that would leave the folder are passed over.
 
     Raises:
         Failure: an archive is damaged or not safe, or lacks a file; or there is no space.

@@ -26,7 +26,7 @@ _TEST_WRITERS = 40  # of the MNIST stand-in, whose test writers are other people
 
 @cache
 def make(name: str) -> Dataset:
-    """Make the stand-in of a data set of arrays; a name always gives the same arrays.
+    """Make the stand-in of a data set of arrays. A name always gives the same arrays.
 
     Args:
         name: ``mnist``, ``fashion_mnist``, ``emnist`` or ``femnist`` (about 6000 training and 1000
@@ -47,7 +47,7 @@ def about(
     classes: tuple[str, ...] | None,
     **names: Sequence[str],
 ) -> dict[str, Any]:
-    """What a stand-in says of itself; its arrays are read-only from now on.
+    """What a stand-in says of itself. Its arrays are read-only from now on.
 
     Args:
         names: what else its fingerprint is of.
@@ -81,8 +81,8 @@ def _originals() -> tuple[Any, dict[str, np.ndarray]]:
 def _pairs(name: str) -> dict[str, np.ndarray]:
     """Two digits beside each other, 8x16. No original occurs in both splits.
 
-    ``digit_pairs`` have the number that they write as their label, and its tens as the coarse one;
-    all hundred are equally frequent. ``first_digits``, the same pictures, have the tens only: the
+    ``digit_pairs`` have the number that they write as their label, and its tens as the coarse one.
+    All hundred are equally frequent. ``first_digits``, the same pictures, have the tens only: the
     second digit is in the way.
     """
     digits, pools = _originals()
@@ -101,7 +101,7 @@ def _pairs(name: str) -> dict[str, np.ndarray]:
 def _pairs_by_writers(name: str) -> dict[str, np.ndarray]:
     """``first_digits`` of 140 writers with 40 training and 16 test pictures each.
 
-    How often a writer writes each first digit is drawn from Dirichlet(LIKING); the second digits
+    How often a writer writes each first digit is drawn from Dirichlet(LIKING). The second digits
     are uniform. No original occurs in both splits.
     """
     digits, pools = _originals()
@@ -142,7 +142,7 @@ def _digits(name: str) -> dict[str, np.ndarray]:
     """Scikit-learn's digits, written by several hands.
 
     No original occurs in both splits. A writer has a
-    place on the paper, a slant, a stroke width and a pressure; every image varies a little more.
+    place on the paper, a slant, a stroke width and a pressure. Every image varies a little more.
     """
     digits, pools = _originals()
     random = numpy_generator(_SEED, f"stand-in {name}")

@@ -45,7 +45,7 @@ class _Card(BaseModel):
 
 
 def prepared_folder(name: str, data_root: Root = None) -> Path:
-    """Where ``name`` is or would be; Error if the name is not one a data set may have."""
+    """Where ``name`` is or would be. Error if the name is not one a data set may have."""
     if not isinstance(name, str) or not re.fullmatch(NAME, name):
         raise Error(f"{name!r} cannot name a data set; allowed: 1 to 64 of a-z, 0-9, '_' and '-'")
     folder = paths.data_root(data_root) / "prepared" / name
@@ -137,7 +137,7 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
 
 
 def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> Path:
-    """The folder of a data set to be; Error if it exists and may not be replaced."""
+    """The folder of a data set to be. Error if it exists and may not be replaced."""
     target = prepared_folder(name, data_root)
     if target.exists() and not overwrite:
         where = f"data set {name!r} exists already in {target.parent}"
@@ -147,7 +147,7 @@ def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> P
 
 @contextmanager
 def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Iterator[Path]:
-    """A folder aside to write a data set in; it becomes ``prepared/<name>`` when the block ends.
+    """A folder aside to write a data set in. It becomes ``prepared/<name>`` when the block ends.
 
     If the block raises, nothing is left behind, and a data set of that name stays as it was.
 

@@ -20,7 +20,7 @@ def leaf_synthetic(
 
     A client has ``min(floor(lognormal(3, 2)) + 5, 1000)`` examples. Its inputs are normal around
     its own mean with variance ``j ** -1.2`` in coordinate ``j``, and its labels are the arg max of
-    a linear model with bias; the models of all clients are near each other. The defaults give
+    a linear model with bias. The models of all clients are near each other. The defaults give
     10,376 examples and a median of 23 per client.
 
     The calls follow LEAF's order on NumPy's legacy generator, seeded a second time after the sizes

@@ -75,7 +75,7 @@ def shakespeare_chunks(
 
 
 def tweet_words(text: str) -> list[str]:
-    """Words and the marks ``. , ! ? ;`` of a tweet; capitals stay, as in LEAF's Sent140.
+    """Words and the marks ``. , ! ? ;`` of a tweet. Capitals stay, as in LEAF's Sent140.
 
     >>> tweet_words("@Ann I'm SO sad... why?! #no_way :-(")
     ['Ann', "I'm", 'SO', 'sad', '.', '.', '.', 'why', '?', '!', 'no_way']
@@ -153,7 +153,7 @@ def tokenized(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Texts as rows of word numbers, for networks trained from scratch.
 
-    0 pads, 1 stands for unknown words, 2 starts and 3 ends a text; the most frequent words of the
+    0 pads, 1 stands for unknown words, 2 starts and 3 ends a text. The most frequent words of the
     training texts have 4 and up.
 
     Args:

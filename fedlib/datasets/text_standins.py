@@ -27,7 +27,7 @@ _Row = tuple[str, str, tuple[str, ...]]  # client, text, tags
 
 @cache
 def make(name: str) -> TextDataset:
-    """The stand-in of a data set of texts; every call gives the same texts.
+    """The stand-in of a data set of texts. Every call gives the same texts.
 
     Args:
         name: ``shakespeare``: paragraphs of docstrings, 60 modules as roles. ``sent140``: the first

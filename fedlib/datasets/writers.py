@@ -1,7 +1,7 @@
 """Readers of official files, and what is made of each data set.
 
 A writer is given the files by their names, whose SHA-256 is right, the folder where the ``.npy``
-files go and whether to show a progress bar; it returns the part of the card that the files
+files go and whether to show a progress bar. It returns the part of the card that the files
 determine.
 
 TensorFlow Federated's files are HDF5: ``/examples/<client id>/<feature>``, the examples first.
@@ -62,7 +62,7 @@ def write_idx(
     """A data set in MNIST's format.
 
     Args:
-        name: of the data set; EMNIST's images are stored column by column.
+        name: of the data set. EMNIST's images are stored column by column.
         pattern: of the files' names, with the fields ``split`` (``train`` or ``test``), ``kind``.
         files, folder, progress: as for every writer.
     """
@@ -154,7 +154,7 @@ def write_news(
 
 
 def write_sent140(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
-    """Sent140's training file by user; the hand-labelled test file has no users in it and is left.
+    """Sent140's training file by user. The hand-labelled test file has no users in it and is left.
 
     Every user with at least 30 tweets is a client. As in LEAF, a random 80 % of a client's tweets,
     rounded down, trains. The draw is keyed by the user's name. Clients come in the order of their
@@ -237,11 +237,11 @@ def write_images(
 
     EMNIST's pixels, ``k / 255`` in the files, are stored as k. Their polarity is kept: paper is 1
     there. CIFAR-100 has 500 training and 100 other test clients of 100 images each. Both splits
-    call theirs ``0``, ``1``, ...; a test client's name here is ``test/`` and its id.
+    call theirs ``0``, ``1``, .... A test client's name here is ``test/`` and its id.
 
     Args:
         name: of the data set.
-        columns: of each array the feature, and a number that its values are below; ``x`` are the
+        columns: of each array the feature, and a number that its values are below. ``x`` are the
             images.
         prefix: what a test client's name begins with.
         files, folder, progress: as for every writer.

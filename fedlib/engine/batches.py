@@ -58,7 +58,7 @@ class Layout:
 class Plan(Layout):
     """The batches of M clients, sorted so that those who take most steps come first.
 
-    In step s the first ``active[s]`` clients take part; finished clients leave the program, so
+    In step s the first ``active[s]`` clients take part. Finished clients leave the program, so
     unequal clients cost no padding. Only the last batch of a client may be short, which ``mask``
     marks.
 
@@ -124,7 +124,7 @@ def make_plan(
 ) -> Plan:
     """The plan of one round for the population numbers ``clients [M]``, of ``steps [M]`` each.
 
-    Each pass over a client's data is a fresh permutation, cut into batches; the last may be short.
+    Each pass over a client's data is a fresh permutation, cut into batches. The last may be short.
     The permutation is keyed by (seed, round, client, pass), so it does not depend on the other
     clients. Without ``shuffle`` the examples keep their order.
 
@@ -220,7 +220,7 @@ def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray
 
 
 def upload(tensors: Mapping[str, Tensor | None], device: torch.device) -> dict[str, Tensor]:
-    """Tensors on a device, without those that are None; the host does not wait for CUDA."""
+    """Tensors on a device, without those that are None. The host does not wait for CUDA."""
     sent = {}
     for name, tensor in tensors.items():
         if tensor is not None:
@@ -309,7 +309,7 @@ class Feed:
         return named.astype(np.int64)
 
     def cohorts_until(self, rounds: int, size: int) -> int:
-        """A sum over the cohorts that the task names for the first rounds; 0 where it names none.
+        """A sum over the cohorts that the task names for the first rounds. 0 where it names none.
 
         A run that goes on from a checkpoint needs the same.
         """

@@ -34,7 +34,7 @@ UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingErro
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to end; what was computed is in a checkpoint.
+    """The process was asked to end. What was computed is in a checkpoint.
 
     Attributes:
         status: with which the process is to end: for a signal 128 and its number.
@@ -46,7 +46,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Paused(Stopped):
-    """The time that there was is over; what was computed is in a checkpoint."""
+    """The time that there was is over. What was computed is in a checkpoint."""
 
     def __init__(self, what: str) -> None:
         super().__init__(PAUSED - 128, what)
@@ -55,8 +55,8 @@ class Paused(Stopped):
 class Deadline:
     """The end of the time that there is: no round is begun that would not end before it.
 
-    A round is expected to take as long as the longest of the last ones that were evaluated like it;
-    the first after a checkpoint, as long as those before took on average.
+    A round is expected to take as long as the longest of the last ones that were evaluated like it.
+    The first after a checkpoint, as long as those before took on average.
 
     Args:
         seconds: from now.
@@ -69,7 +69,7 @@ class Deadline:
         self.begin()
 
     def begin(self, expected: float = 0.0) -> bool:
-        """A program begins or goes on, whose rounds have another length; whether there is time.
+        """A program begins or goes on, whose rounds have another length. Whether there is time.
 
         Args:
             expected: seconds of its first round.
@@ -124,7 +124,7 @@ class Checkpoint:
         """Write a snapshot aside and put it in the place of the last one.
 
         Raises:
-            Failure: it cannot be written; the last one stays.
+            Failure: it cannot be written. The last one stays.
         """
         content = {"format": FORMAT, "digests": self.digests, **_plain(snapshot)}
         try:

@@ -104,7 +104,7 @@ class Configured(NamedTuple):
 
 
 def unnamed(run: Configured) -> str:
-    """Why other code could have the same configuration; empty if none can.
+    """Why other code could have the same configuration. Empty if none can.
 
     Then a run is neither stored nor answered, nor continued from a checkpoint.
     """

@@ -56,7 +56,7 @@ def evaluated(task: Task) -> dict[str, ClientData]:
 class Evaluator:
     """Evaluates parameter vectors on a task's test data, or on other data of its clients.
 
-    Examples that several clients hold count once for each; a test set of one client is the whole
+    Examples that several clients hold count once for each. A test set of one client is the whole
     set.
     """
 
@@ -205,7 +205,7 @@ class Recorder:
         good: Tensor,
         floats: tuple[int, int],
     ) -> list[int]:
-        """Note the training losses ``[C]``; returns the configurations that are still finite.
+        """Note the training losses ``[C]``. Returns the configurations that are still finite.
 
         Args:
             good: ``[C]``, which are; floats: that the cohort received and sent.

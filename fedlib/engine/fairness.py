@@ -19,7 +19,7 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
         ``accuracy_std_weighted``, the standard deviation (divisor: the number of clients, or
         weighted by examples around the weighted mean); ``accuracy_worst_30``,
         ``accuracy_worst_10`` and ``accuracy_worst_30_weighted``, the mean over the
-        :func:`worst` clients, the last one weighted by examples; ``error_rsd``, standard deviation
+        :func:`worst` clients, the last one weighted by examples. ``error_rsd``, standard deviation
         over mean of the local errors 1 - accuracy (0 where no client errs).
     """
     held = (examples > 0) & ~accuracy.isnan().all(0)
@@ -45,7 +45,7 @@ def worst(accuracy: Tensor, weights: Tensor, percent: int) -> tuple[Tensor, Tens
 
     That percentage is of the *number* of clients, rounded up: "the worst 30 %" then never are
     fewer than it says, and at least one. Of equal clients the first ones are taken. AdaFedAdam does
-    not say what its "worst 30 %" is; this choice of clients with the weighted mean comes closest
+    not say what its "worst 30 %" is. This choice of clients with the weighted mean comes closest
     to its Tables 5 and 7.
 
     Args:

@@ -130,7 +130,7 @@ class Trial:
         return x.to(self.dtype) if x.is_floating_point() else x
 
     def require_constant(self, before: dict[str, Tensor], first: dict[str, Tensor]) -> None:
-        """Require that a forward pass leaves the buffers; a cache that the first made may stay."""
+        """Require that a forward pass leaves the buffers. A cache that the first made may stay."""
         for name, buffer in _buffers(self.model).items():
             for earlier in (before.get(name, buffer), first.get(name)):
                 if earlier is None or not _same(earlier, buffer):
@@ -208,7 +208,7 @@ class Trial:
         return own
 
     def _check_missing(self, split: str, data: ClientData) -> None:
-        """Require a finite loss where labels are not; some losses leave such labels out."""
+        """Require a finite loss where labels are not. Some losses leave such labels out."""
         if self.task.described or not data.y.is_floating_point():
             return
         bad = ~torch.isfinite(data.y.to(self.dtype))
@@ -275,7 +275,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
 
 
 def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:
-    """Require inputs that are finite in the run's type; whole data are read once a run."""
+    """Require inputs that are finite in the run's type. Whole data are read once a run."""
     x = data.x
     if task.described or not x.is_floating_point() or not x.numel():
         return
@@ -374,7 +374,7 @@ def _same(left: Tensor, right: Tensor) -> bool:
 
 
 def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str = "") -> Any:
-    """What a function of the user's gives; refused if it draws the process's random numbers.
+    """What a function of the user's gives. Refused if it draws the process's random numbers.
 
     Args:
         keyed: whose may be drawn, as the engine seeds them.
@@ -394,7 +394,7 @@ def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str 
 def _called_twice(
     what: str, function: Callable[..., Any], *args: Tensor | None, keeps: bool = False
 ) -> Any:
-    """What a function of the user's gives; refused if it gives something else the next time.
+    """What a function of the user's gives. Refused if it gives something else the next time.
 
     Args:
         keeps: refused, too, if it writes to its arguments.

@@ -32,7 +32,7 @@ MOST = 64
 
 
 class Capture:
-    """Records work on the GPU without doing it; all graphs share the memory between two steps."""
+    """Records work on the GPU without doing it. All graphs share the memory between two steps."""
 
     def __init__(self, device: torch.device) -> None:
         # torch's own stream for this is one of the GPU that was current first.
@@ -201,7 +201,7 @@ def _kind(tensors: dict[str, Tensor]) -> Hashable:
 def _settled(before: State, after: State) -> Any:
     """The kind of memory that serves before and after a step, None where none does.
 
-    Axes repeat only in what the step leaves where it is; so what it leaves is equal along them.
+    Axes repeat only in what the step leaves where it is. So what it leaves is equal along them.
     """
     old, new = _flat(before), _flat(after)
     forms = [{name: (t.shape, t.dtype) for name, t in each.items()} for each in (old, new)]
@@ -247,7 +247,7 @@ def _same(left: Tensor, right: Tensor) -> bool:
 
 
 def _fill(old: Tensor, new: Tensor) -> Tensor:
-    """Write into memory; what repeats there repeats in the new tensor, too."""
+    """Write into memory. What repeats there repeats in the new tensor, too."""
     if not _same(old, new):
         repeats = _repeats(old)
         _once(old, repeats).copy_(_once(new, repeats))

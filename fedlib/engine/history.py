@@ -38,7 +38,7 @@ class History:
 
     Attributes:
         frame: tidy: ``round, split, metric, value``. Round 0 is the initial model. Split ``"test"``
-            is the server model on the test data; split ``"train"`` is the example-weighted mean of
+            is the server model on the test data. Split ``"train"`` is the example-weighted mean of
             the batch losses that the cohort saw during local training in that round.
         clients: tidy, at the last evaluation: ``client, split, metric, value, examples``.
         params: the final server parameters by name, on the CPU; the last finite ones if the run
@@ -46,7 +46,7 @@ class History:
         config: the run's configuration.
         meta: device, backend, threads, configurations (trained together), seconds,
             seconds_per_round, diverged (the round, or None); stopped (the round) where a callback
-            ended the run; what the store adds to it.
+            ended the run. What the store adds to it.
         task: what was trained on, in the process that did.
 
     Example:

@@ -214,7 +214,7 @@ class Case:
     def difference(
         self, found: dict[str, Tensor], wanted: dict[str, Tensor], model: FlatModel
     ) -> str:
-        """The name of the first tensor that is another one than ``wanted``; empty if none is."""
+        """The name of the first tensor that is another one than ``wanted``. Empty if none is."""
         if found.keys() != wanted.keys():
             return f"{sorted(found)} in place of {sorted(wanted)}"
         for name, value in wanted.items():
@@ -277,7 +277,7 @@ class Judge:
         server: State | None = None,
         number: int = 0,
     ) -> str:
-        """Why the run has to go on plainly; empty if ``model``, the run's, may train fast.
+        """Why the run has to go on plainly. Empty if ``model``, the run's, may train fast.
 
         If that is so in some way only (without copies, one row after the other), the model is told.
 
@@ -468,7 +468,7 @@ class Judge:
     def _fastest(
         self, case: Case, tried: FlatModel, start: Tensor, wanted: dict[str, Tensor]
     ) -> str:
-        """Why no fast way gives what is wanted; the first that does is set in ``tried``."""
+        """Why no fast way gives what is wanted. The first that does is set in ``tried``."""
         if not self.fast:
             return ""
         usual, reason = {"carries_rows": tried.carries_rows, "vmaps": tried.vmaps}, ""

@@ -70,7 +70,7 @@ class RowsOracle:
     ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor | None]]:
         """Losses ``[n, C, 1]``, the parameters as the model saw them, and their gradients.
 
-        Their shapes are ``[n * C, ...]``; those of a single row may be without its axis.
+        Their shapes are ``[n * C, ...]``. Those of a single row may be without its axis.
         """
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)

@@ -1,6 +1,6 @@
 """One run on several devices: ranks of torch.distributed, a process each, which torchrun starts.
 
-Every rank samples the same cohort and trains a share of its clients; their sums are added in the
+Every rank samples the same cohort and trains a share of its clients. Their sums are added in the
 ranks' order on every rank, so that all have the same server. Rank 0 alone reads and writes files.
 """
 
@@ -33,7 +33,7 @@ def number() -> int:
 
 
 def join(device: str = "auto") -> None:
-    """Join the processes that torchrun has started; a process on its own goes on alone.
+    """Join the processes that torchrun has started. A process on its own goes on alone.
 
     Args:
         device: see :func:`fedlib.run`; on CUDA each rank of a machine takes the GPU of its number.

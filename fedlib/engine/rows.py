@@ -1,6 +1,6 @@
 """Rows: many parameter vectors through one model.
 
-A configuration × client pair is a row. All parameters of a row lie in one vector of length P; the
+A configuration × client pair is a row. All parameters of a row lie in one vector of length P. The
 model sees views of them, either with a leading row axis (layers that carry rows, or any module
 through ``torch.func.vmap``) or in their ordinary shapes (one row, or row after row for a module
 that ``vmap`` cannot run, such as ``torch.nn.GRU``).
@@ -76,7 +76,7 @@ def seeded(function: Callable[[Tensor], Any], x: Tensor, key: Tensor) -> Any:
 
 
 def draws(function: Callable[[Tensor], Any], x: Tensor) -> bool:
-    """Whether a call moves torch's generators; they are put back."""
+    """Whether a call moves torch's generators. They are put back."""
     devices = [x.device] if x.is_cuda else []
     with _generators, torch.random.fork_rng(devices=devices), torch.no_grad():
         before = process.random_states()
@@ -261,7 +261,7 @@ class FlatModel(Vector):
         ]
 
     def leaves(self, x: Tensor) -> list[Tensor]:
-        """The views as leaves of the graph; those of a single row ``[1, P]`` have no row axis.
+        """The views as leaves of the graph. Those of a single row ``[1, P]`` have no row axis.
 
         Differentiating by these and joining the gradients is faster than by ``x`` itself.
         """
@@ -300,7 +300,7 @@ class FlatModel(Vector):
     ) -> Tensor:
         """``x - lr * gradient [n, C, P]`` of rows, with gradients in the parameters' shapes.
 
-        Each gradient is read once where it lies; joining them first would write and read all of
+        Each gradient is read once where it lies. Joining them first would write and read all of
         them again.
 
         Args:

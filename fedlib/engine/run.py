@@ -126,7 +126,7 @@ def run(
         chunk_clients: most clients that train as one program; default from the model's size. It
             changes time and memory, not the result.
         checkpoint: a folder. The run leaves its state there now and then, and when it is
-            interrupted or terminated; the same call continues from it and gives the same numbers
+            interrupted or terminated. The same call continues from it and gives the same numbers
             (bit for bit on a CPU). A finished run leaves nothing in it. A task made by hand must
             name its version, and so must classes of yours.
         checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
@@ -202,7 +202,7 @@ def grid(
 
     Args:
         axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
-        seed: see :func:`run`; several are one more axis, the slowest.
+        seed: see :func:`run`. Several are one more axis, the slowest.
         eval_every: default: the initial and the last model only.
         task, algorithm, rounds, eval_last, clients_per_round, overrides: see :func:`run`.
         device, backend, dtype, progress: see :func:`run`.

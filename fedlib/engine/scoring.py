@@ -47,7 +47,7 @@ def evaluate(
         data: default the task's test data.
         device: see :func:`fedlib.run`.
         local_steps: so many steps each client first takes on its training data, from these
-            parameters; its own model is then evaluated on its own test data.
+            parameters. Its own model is then evaluated on its own test data.
         optimizer: of these steps, for instance ``fedlib.SGD(lr=0.1)``, which is the default.
 
     Returns:

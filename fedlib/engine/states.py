@@ -1,4 +1,4 @@
-"""States are nested dicts of tensors; these operations work on all of their leaves."""
+"""States are nested dicts of tensors. These operations work on all of their leaves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _fields(state: State) -> list[str]:
 
 
 def chosen(whose: Tensor, left: Any, right: Any) -> Any:
-    """Of the configurations that ``whose [C]`` names ``left``, of the others ``right``; ``left``
+    """Of the configurations that ``whose [C]`` names ``left``, of the others ``right``. ``left``
     alone where ``right`` lacks it, or it has no axis of configurations.
     """
     if isinstance(left, dict):
@@ -95,7 +95,7 @@ def _require_values(what: str, state: State, client: bool) -> None:
 
 
 def spread(state: State, clients: int) -> State:
-    """Give every tensor the client axis ``[M, C, .]``; what clients share is not copied."""
+    """Give every tensor the client axis ``[M, C, .]``. What clients share is not copied."""
     return map_state(lambda t: t if t.dim() == 3 else t.expand(clients, *t.shape), state)
 
 
@@ -156,7 +156,7 @@ class Progress:
 class ClientStates:
     """A state per client, kept for the clients seen so far.
 
-    Every tensor is ``[seen, C, .]``; memory grows with the clients seen, not with the population.
+    Every tensor is ``[seen, C, .]``. Memory grows with the clients seen, not with the population.
 
     Args:
         device: where the states are used; home: where they are kept, by default there, too. On the

@@ -32,7 +32,7 @@ SETTINGS = {
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Have glibc keep freed memory for the next step, once a process; returns whether it does.
+    """Have glibc keep freed memory for the next step, once a process. Returns whether it does.
 
     It serves blocks of more than a few hundred kilobytes by fresh pages and gives them back when
     they are freed. A model's parameter vector is such a block, and a local step makes several:

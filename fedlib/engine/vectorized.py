@@ -80,7 +80,7 @@ class Work:
         weights: ``[all clients]``, aggregation weights.
         round: which round.
         memory, measured: what clients keep from one of their rounds to the next, and within this
-            round; phases write to them.
+            round. Phases write to them.
     """
 
     methods: Sequence[Algorithm]
@@ -113,7 +113,7 @@ class Vectorized:
 
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients that take part for the first time make their memory; the sums are empty."""
+        """Let clients that take part for the first time make their memory. The sums are empty."""
         work.memory.reserve(clients)
         sent, full = self._whole(clients, work)
         client, server = self.feed.client(sent, work.round), work.server
@@ -244,7 +244,7 @@ class Parallel:
 
     Stacked convolutions and large matrices gain nothing on a CPU, where a few rows fill its cache,
     and little from a second thread. Independent clients on separate cores do. torch's kernels
-    release Python's interpreter lock, so threads can serve; between short operations they wait for
+    release Python's interpreter lock, so threads can serve. Between short operations they wait for
     it, which is why small models without convolutions are stacked instead.
 
     Worker w of W does the chunks w, w + W, ... in order, and the workers' sums are added in order,
@@ -271,7 +271,7 @@ class Parallel:
 class Distributed:
     """The ranks of torch.distributed, each with a part of the cohort, as :class:`Parallel`'s cores.
 
-    Rank r of R does the chunks r, r + R, ...; the ranks' sums are added in order, on every rank, so
+    Rank r of R does the chunks r, r + R, .... The ranks' sums are added in order, on every rank, so
     the numbers are those of R cores. What clients remember is sent to all, since a client's next
     round may be another rank's.
     """

@@ -126,7 +126,7 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
 
     The box in the middle is as broad as the output has rows of pixels, or steps (on a square-root
     scale). At its left stands the layer with what follows it, at its right the output's shape, and
-    a bar with the parameters to train; frozen ones are in words.
+    a bar with the parameters to train. Frozen ones are in words.
 
     Args:
         frame: from :func:`layers`.

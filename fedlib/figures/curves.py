@@ -58,7 +58,7 @@ def learning_curves(
     it ends in the number that a table gives. The band is that of the line: ± one standard deviation
     over the seeds; of one seed, whose line ends in a hollow mark, of the evaluations in the window.
     Up to eight lines have their labels and last numbers at their ends, lines that lie on each other
-    one in common; a run that diverged ends in a cross. The axis shows what comes after the first
+    one in common. A run that diverged ends in a cross. The axis shows what comes after the first
     twentieth of the rounds.
 
     Args:
@@ -147,7 +147,7 @@ def smoothed(
 ) -> pd.Series:
     """The means over a window of rounds around each, so that they do not lag behind.
 
-    The window is as narrow at the beginning as there are rounds before; over its last half it stays
+    The window is as narrow at the beginning as there are rounds before. Over its last half it stays
     at the last rounds, so that the line ends in what a table gives.
 
     Args:

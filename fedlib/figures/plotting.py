@@ -44,7 +44,7 @@ def plot(
     """Learning curves: a metric over rounds, the mean over seeds with a band of ± one std.
 
     Args:
-        histories: a run, or several. Runs that differ in nothing but their seeds are one line; the
+        histories: a run, or several. Runs that differ in nothing but their seeds are one line. The
             others have lines of their own, named by what tells them apart. A dict names the lines
             itself: label -> run, or label -> runs, which are the seeds of one line.
         metric, split: which series, for instance ``"loss"`` and ``"train"``.

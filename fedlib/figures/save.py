@@ -52,15 +52,15 @@ def save(
     """Write ``<figures>/<id>.png``, ``.pdf`` (for a table ``.html``), ``.csv`` and ``.json``.
 
     The same figure gives the same PNG, PDF and CSV bytes. Tasks that are missing are named in the
-    figure's corner; what the runs are, its panels say themselves.
+    figure's corner. What the runs are, its panels say themselves.
 
     Args:
         figure: None for a table.
         id: ``<paper>/<name>``, for instance ``"fedopt/figure_1"``.
         data: what is drawn, one row per point or cell.
         caption: one or two sentences.
-        histories: the runs it was made from; may be empty for a figure without any.
-        missing: tasks that the figure should show and that were not run; the corner names them.
+        histories: the runs it was made from. May be empty for a figure without any.
+        missing: tasks that the figure should show and that were not run. The corner names them.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
 
     Returns:
@@ -68,7 +68,7 @@ def save(
 
     Raises:
         Error: an id that is not ``<paper>/<name>``, or no data.
-        Failure: they cannot be written; those that lay there stay.
+        Failure: they cannot be written. Those that lay there stay.
     """
     if not re.fullmatch(r"[a-z0-9_]+/[a-z0-9_]+", id):
         raise Error(f"figure id is {id!r}; it is <paper>/<name>, for instance 'fedopt/figure_1'")

@@ -77,7 +77,7 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
 
 
 def titled(ax: Axes, title: str, histories: Sequence[History], *more: str) -> None:
-    """A panel's title, under it what one task's runs are, and more; small problems are tinted."""
+    """A panel's title, under it what one task's runs are, and more. Small problems are tinted."""
     below = "; ".join([scale(histories), *more])
     style.titled(ax, title, below, small=small(histories))
 

@@ -3,7 +3,7 @@ scripts, and ``names.toml`` if you want its words.
 
 A figure is as wide as a page's text or a column (:data:`WIDTH`, :data:`COLUMN`, inches), so that
 its 6 to 8 points are 6 to 8 points in print. Titles say what is found, a grey line below which data
-show it; a method's name stands once in a key, its numbers at the ends of its lines.
+show it. A method's name stands once in a key, its numbers at the ends of its lines.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ NAMES: dict[str, str] = tomllib.loads(_WORDS.read_text("utf-8")) if _WORDS.is_fi
 
 
 def look(algorithm: str) -> Look:
-    """The look of an algorithm or client optimizer; any other name gets a fixed one from itself."""
+    """The look of an algorithm or client optimizer. Any other name gets a fixed one from itself."""
     known = LOOKS | CLIENT_LOOKS
     if algorithm in known:
         return known[algorithm]
@@ -275,7 +275,7 @@ def _pad(lines: int) -> float:
 
 
 def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
-    """A panel's title at the left, under it in grey what is shown; small problems are tinted."""
+    """A panel's title at the left, under it in grey what is shown. Small problems are tinted."""
     spec = ax.get_subplotspec()
     inches = ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
     share = (spec.colspan.stop - spec.colspan.start) / spec.get_gridspec().ncols if spec else 1.0
@@ -437,7 +437,7 @@ def label_ends(
     Args:
         ax: with its limits set. Lines that lie on each other get one label.
         printed: the paper's numbers by label, in brackets after ours.
-        lost: labels of runs that diverged; these have the word in place of the number.
+        lost: labels of runs that diverged. These have the word in place of the number.
         numbers: write each line's last number.
         names: write each line's label before it; without, a key has to name the lines.
         alike: up to this distance, in axes' heights, lines lie on each other.
@@ -484,7 +484,7 @@ def label_ends(
 
 
 def _apart_by(line: Line2D, other: Line2D, place: Any) -> float:
-    """How far two lines are apart but for their beginnings; infinite if they have other places."""
+    """How far two lines are apart but for their beginnings. Infinite if they have other places."""
     points = (np.asarray(drawn.get_xydata(), float) for drawn in (line, other))
     first, second = map(place.transform, points)
     if first.shape != second.shape or not np.allclose(first[:, 0], second[:, 0]):

@@ -104,9 +104,9 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         caption: below the table.
 
     Returns:
-        a pandas Styler: a row a method, a column for each task, printed column and metric; the best
+        a pandas Styler: a row a method, a column for each task, printed column and metric. The best
         number of each is bold, ours and the printed one. What departs from the paper is said once,
-        with a number at the task or the cell; how unclear printed numbers were read is folded away.
+        with a number at the task or the cell. How unclear printed numbers were read is folded away.
 
     Raises:
         Error: a column is missing, there are no rows, or two of a cell.
@@ -144,7 +144,7 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
 
 
 def averaged(frame: pd.DataFrame) -> str:
-    """Over how many last rounds a comparison's numbers of ours are means; "" if it does not say.
+    """Over how many last rounds a comparison's numbers of ours are means. "" if it does not say.
 
     >>> averaged(pd.DataFrame({"window": [100, 300, None]}))
     'the mean over the last 100 to 300 rounds'
@@ -197,7 +197,7 @@ def _complete(frame: pd.DataFrame) -> pd.DataFrame:
 def _as_printed(
     frame: pd.DataFrame, markup: _Markup
 ) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
-    """The cells, laid out as printed; the notes, and how numbers were read, with marks."""
+    """The cells, laid out as printed. The notes, and how numbers were read, with marks."""
     said: dict[str, str] = {}
     read: dict[str, str] = {}
     frame = frame.assign(note=frame["note"].map(_in_words))
@@ -252,7 +252,7 @@ def _listed(marks: Mapping[str, str]) -> list[str]:
 @checked
 def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     """A frame as :func:`comparison` if it holds ours and printed numbers by method, else as
-    :func:`table` with one digit; what all its rows share stands in the caption.
+    :func:`table` with one digit. What all its rows share stands in the caption.
 
     Example:
         >>> import pandas as pd
@@ -300,7 +300,7 @@ def _shared(notes: pd.Series) -> list[str]:
 def _marks(
     texts: Sequence[str], said: dict[str, str], mark: Callable[[int], str] = str
 ) -> list[str]:
-    """The marks of some footnotes; ``said`` learns those that are new."""
+    """The marks of some footnotes. ``said`` learns those that are new."""
     return [said.setdefault(text, mark(len(said) + 1)) for text in texts if text]
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 class Architecture(nn.Module):
     """Base of networks made of the layers of :mod:`fedlib.models.layers`.
 
-    The output is :meth:`head` of :meth:`features`; methods such as MOON use them apart. The head is
+    The output is :meth:`head` of :meth:`features`. Methods such as MOON use them apart. The head is
     the last layer, ``dense``, unless an architecture says otherwise.
     """
 

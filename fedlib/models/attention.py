@@ -13,7 +13,7 @@ from fedlib.models.layers import Dropout, Linear
 class SelfAttention(nn.Module):
     """Multi-head self-attention: ``[..., B, T, D]`` to ``[..., B, T, D]``.
 
-    Rows hold no weights inside the attention itself, so they are further examples there; torch's
+    Rows hold no weights inside the attention itself, so they are further examples there. Torch's
     scaled_dot_product_attention takes all of them at once. It knows no keyed dropout: while
     training with one, the products are written out.
 

@@ -21,7 +21,7 @@ class BatchNorm2d(nn.BatchNorm2d):
     (as long as they are multiples of that).
 
     With ``track`` evaluation is by running statistics instead, as torch's default is. A forward
-    pass in training moves them by a tenth towards the batch's; it puts new tensors in the place of
+    pass in training moves them by a tenth towards the batch's. It puts new tensors in the place of
     the old ones (``moving`` names them), so that the engine can give every row its own, ``[R, C]``,
     and take what became of them. See :class:`fedlib.engine.rows.Statistics`.
 
@@ -91,7 +91,7 @@ def _moments(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Args:
         x: ``[R, B, C, H, W]``.
-        mask: ``[G, B]``, which examples are real; G divides R.
+        mask: ``[G, B]``, which examples are real. G divides R.
     """
     mask = mask.bool() | ~mask.bool().any(1, keepdim=True)
     real = mask.to(x.dtype).repeat_interleave(len(x) // len(mask), 0).view(len(x), -1, 1, 1, 1)

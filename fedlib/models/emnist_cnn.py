@@ -12,7 +12,7 @@ from fedlib.models.layers import Conv2d, Dropout, Flatten, Linear, MaxPool2d, sc
 class EMNISTCNN(Architecture):
     """Two 3x3 convolutions, max-pooling and two dense layers; 1,206,590 parameters for 62 classes.
 
-    The table does not show the activations; the authors' code has a ReLU after both convolutions
+    The table does not show the activations. The authors' code has a ReLU after both convolutions
     and after the first dense layer. Weights start Glorot-uniform, biases at zero, as Keras does.
     Images are flattened channel first (Keras: channel last), which only renames the dense layer's
     inputs.

@@ -284,7 +284,7 @@ class Flatten(nn.Module):
 class Dropout(nn.Module):
     """Dropout while training, with the engine's keyed masks where it opened them.
 
-    See :func:`fedlib.randomness.dropout`; p is the probability to drop.
+    See :func:`fedlib.randomness.dropout`. It drops with probability p.
     """
 
     def __init__(self, p: float = 0.5) -> None:

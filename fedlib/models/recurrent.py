@@ -70,7 +70,7 @@ class LSTM(nn.Module):
 
     The parameters are ``weight_ih [4H, D]``, ``weight_hh [4H, H]`` and ``bias [4H]`` (with rows
     ``[R, ...]``), the gates in the order input, forget, cell, output: torch's and Keras'. One bias
-    is what Keras and the papers count; torch has two that are added, ``bias`` and ``bias_hh`` here.
+    is what Keras and the papers count. Torch has two that are added, ``bias`` and ``bias_hh`` here.
 
     Initial values are Keras': ``weight_ih`` as ``kernel`` says, where the four gates are one
     kernel, ``weight_hh`` with orthonormal columns, the forget gate's bias 1, the others 0. State

@@ -19,7 +19,7 @@ class WindowModel(Architecture):
     Keras' embeddings do, weights Glorot-uniform, biases at zero.
 
     Args:
-        tokens: how many there are; 0 also stands before the first one.
+        tokens: how many there are. 0 also stands before the first one.
         context: how many of the last tokens count.
         size: of a token's vector.
 

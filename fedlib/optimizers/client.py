@@ -257,7 +257,7 @@ class SPS(ClientOptimizer):
 
     f is the whole local objective: with a proximal or contrastive term, f(x) and g have it too.
     Where f(x) < f_star there is no step. The step size has no upper bound, as in the code of the
-    Delta-SGD paper's comparison; ``eta_max`` sets one.
+    Delta-SGD paper's comparison. ``eta_max`` sets one.
 
     Args:
         f_star: the least value of every batch's objective; 0 in the Delta-SGD paper.

@@ -16,7 +16,7 @@ Adam        ((1-beta1) g + beta1 m) / (sqrt(v) + eps)  m as in U, v <- beta2 v +
 Yogi        as Adam                                    v <- v - (1-beta2) g^2 sign(v - g^2)
 ==========  =========================================  =======================================
 
-The paper's text has the momentum row and U's linearity; its Table 5 with the others was not at
+The paper's text has the momentum row and U's linearity. Its Table 5 with the others was not at
 hand, and these rows follow from linearity. Its published code (fedjax) differs: momentum without
 (1 - beta), and an Adam and Adagrad that put the clients' gradients into v too, so that their U is
 not linear in g; theirs also correct the bias, here ``bias_correction=True``.

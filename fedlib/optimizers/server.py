@@ -1,7 +1,7 @@
 """Server optimizers: how the server turns the pseudo-gradient into a step.
 
 The pseudo-gradient is g_t = -Delta_t, the weighted mean of x_t - x_i over the cohort (FedOpt,
-section 2). Vectors are ``[..., P]``; the leading axis, where there is one, counts configurations.
+section 2). Vectors are ``[..., P]``. The leading axis, where there is one, counts configurations.
 
 Where FedOpt's print and the code behind its numbers differ, ``form`` chooses:
 
@@ -14,7 +14,7 @@ bias correction    Adam, Yogi: on                 off
 =================  =============================  ====================================
 
 ``v0`` and ``bias_correction`` override the last two rows one by one. tau stands outside the square
-root, as in every formula of the paper's proofs; the root over v + tau in its pseudo-code is a slip
+root, as in every formula of the paper's proofs. The root over v + tau in its pseudo-code is a slip
 of the typesetting.
 """
 

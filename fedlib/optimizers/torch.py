@@ -15,7 +15,7 @@ They run the code of the client optimizers on an ordinary model:
 >>> losses[2] < losses[0]
 True
 
-Both find their own step sizes; ``lr`` (default 1) is a factor on these, which torch's schedulers
+Both find their own step sizes. ``lr`` (default 1) is a factor on these, which torch's schedulers
 change:
 
 >>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
@@ -66,7 +66,7 @@ class _Backed(torch.optim.Optimizer):
         called(what, super().__init__, params, {**defaults, **options})
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a group; raises :class:`fedlib.Error` for an option out of its range, and for those
+        """Add a group. Raises :class:`fedlib.Error` for an option out of its range, and for those
         of other optimizers that would be ignored.
         """
         for name in ("momentum", "weight_decay"):
@@ -80,7 +80,7 @@ class _Backed(torch.optim.Optimizer):
         self._rule(self.param_groups[-1])
 
     def _groups(self) -> list[Group]:
-        """Those that have parameters; torch allows a group without."""
+        """Those that have parameters. Torch allows a group without."""
         return [group for group in self.param_groups if group["params"]]
 
     def _rule(self, group: Group) -> Any:
@@ -116,7 +116,7 @@ class DeltaSGD(_Backed):
 
     ``lr`` multiplies the step that it finds (default 1). ``step(closure)`` evaluates the closure
     where the parameters stand and, from the second step on, once more at the previous point, so the
-    closure must compute both times on the same batch; models with dropout draw a mask each time.
+    closure must compute both times on the same batch. Models with dropout draw a mask each time.
     With ``reuse_gradient=True`` a step needs no closure: it takes the gradients that ``backward``
     left, and compares them with the previous step's. Each parameter group finds its own step size.
 

@@ -6,11 +6,11 @@ such a copy has lost is whole in the paper.
 Columns that need a word:
 
 ``status``
-    ``read`` is plainly legible in our copy. Other values say how another cell was handled; its
+    ``read`` is plainly legible in our copy. Other values say how another cell was handled. Its
     ``note`` gives the evidence, and ``unclear_cells.csv`` lists them all. An empty value was not
     recovered.
 ``mean``, ``std`` (adafedadam)
-    the printed ``a ± b``; the *metric* named ``std`` is the paper's spread over clients.
+    the printed ``a ± b``. The *metric* named ``std`` is the paper's spread over clients.
 ``accuracy``, ``diff_from_best`` (delta_sgd)
     their sum is the best accuracy of the column, to ±0.1: the paper took differences before
     rounding. ``accuracy_min`` and ``accuracy_max`` span the defensible readings; ``raw_cell``,

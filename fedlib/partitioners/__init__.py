@@ -12,7 +12,7 @@
 ``quantity``              at random, given sizes (``uniform_sizes``, ``lognormal_sizes``)
 ========================= ==========================================================================
 
-``local_split`` then gives every client its own test set; ``label_counts`` and ``total_variation``
+``local_split`` then gives every client its own test set. ``label_counts`` and ``total_variation``
 measure what came out.
 """
 

@@ -105,7 +105,7 @@ def dirichlet(
 def _draw_client(
     q: np.ndarray, u: np.ndarray, order: list[np.ndarray], total: np.ndarray, used: np.ndarray
 ) -> np.ndarray:
-    """Draw one client's examples with the uniforms ``u``; ``used`` [C] is updated in place.
+    """Draw one client's examples with the uniforms ``u``. ``used`` [C] is updated in place.
 
     The distribution is renormalised whenever a class runs out.
     """
@@ -140,7 +140,7 @@ def dirichlet_overlapping(
 
     Source: "Auto-tuned clients" (Delta-SGD), section 4, in the form of its authors' code: 100
     clients of 500 examples, alpha 0.01, 0.1 or 1. The paper names Hsu et al. (2019), whose
-    concentration multiplies a prior that sums to one; the code multiplies a vector of ones, and so
+    concentration multiplies a prior that sums to one. The code multiplies a vector of ones, and so
     does this.
 
     A client with distribution q over the classes takes ``round(size * q)`` examples of each class

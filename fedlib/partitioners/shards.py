@@ -19,7 +19,7 @@ def shards(
 
     Source: McMahan et al. (2017), "Communication-Efficient Learning of Deep Networks from
     Decentralized Data": MNIST in 200 shards, two for each of 100 clients. Examples of a label are
-    in random order; sizes of shards differ by one where their number does not divide the examples.
+    in random order. Sizes of shards differ by one where their number does not divide the examples.
 
     Args:
         labels: ``[N]`` integers, 0 or more.

@@ -50,7 +50,7 @@ def answer(
 
     Each task is loaded once. The runs of a task and seed that are missing are trained together. The
     parameters of grids are not stored; see :class:`Request`. ``meta["plan"]["part"]`` of a history
-    says what it was requested for; the store does not keep that.
+    says what it was requested for. The store does not keep that.
 
     Args:
         load: as :func:`fedlib.load_task`.

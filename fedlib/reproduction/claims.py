@@ -1,6 +1,6 @@
 """What the papers claim, judged on runs: holds, does not hold, not resolved, or not run.
 
-A claim's words stand in ``fedlib/papers/claims.toml``; what makes it measurable in ``claims.py`` of
+A claim's words stand in ``fedlib/papers/claims.toml``. What makes it measurable in ``claims.py`` of
 the paper's room, see :mod:`fedlib.reproduction.evidence`.
 """
 
@@ -197,7 +197,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
 
 
 def printed(id: str) -> Verdict:
-    """The verdict of the papers' printed numbers on a claim; statements about curves, and about
+    """The verdict of the papers' printed numbers on a claim. Statements about curves, and about
     numbers that our text copies of the papers lack, are left out.
     """
     evidence = EVIDENCE[id]
@@ -280,7 +280,7 @@ def judge(
 
 
 def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
-    """The claims with their verdicts in print and on the stored runs of some presets; nothing is
+    """The claims with their verdicts in print and on the stored runs of some presets. Nothing is
     trained.
 
     Args:

@@ -176,7 +176,7 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
 def _departures(
     cell: Cell, histories: Sequence[History], measured: Sequence[float], tried: Sequence[list[Run]]
 ) -> list[str]:
-    """How some runs depart from the paper's, in words; ``measured`` are their numbers."""
+    """How some runs depart from the paper's, in words. ``measured`` are their numbers."""
     if not histories:
         notebook = tables.notebook(cell["paper"], cell["item"], cell["task"])
         return [f"no run yet: {how_to_make(notebook)}"]

@@ -1,7 +1,7 @@
 """The figures and tables of this version, each drawn from the runs that its notebooks plan.
 
 A notebook draws with :func:`draw` what it has just run, and saves it with what is stored of the
-figure's other tasks beside it; :func:`redraw` draws what is stored of one preset, so that no
+figure's other tasks beside it. :func:`redraw` draws what is stored of one preset, so that no
 figure sets small problems beside the papers' tasks. Nothing here can train.
 """
 

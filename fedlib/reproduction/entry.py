@@ -48,7 +48,7 @@ class Entry:
             that were run. A figure that needs no runs has the one task "".
         draw: from histories, chosen ones, to a figure (None for a table) and its data; of a figure
             that needs no runs, from the data root.
-        clients: whether it is drawn from the clients' values; published runs keep them then.
+        clients: whether it is drawn from the clients' values. Published runs keep them then.
         parts: of the notebooks' plans, whose runs these are; none: all.
         table: whether it sets runs beside a printed table's cells, a note beside each: then it may
             show runs of both presets with the papers' tasks.
@@ -125,7 +125,7 @@ def printed_curves(
     Args:
         cells: a printed table's of the task and one column, that the values come from.
         metric: of these, a key of :data:`fedlib.reproduction.metrics.METRICS`; its series is drawn.
-        by: what a line stands for; the values are those of the cells whose runs these are.
+        by: what a line stands for. The values are those of the cells whose runs these are.
         beside: whether the printed values are shown.
         legend: whether the lines are named.
         lead: what the title says of the lines' last numbers and whether small ones are good.

@@ -3,8 +3,8 @@
 A frame has a row a number: task, algorithm, the setting's other columns, seed, metric, round, value
 (fractions; a squared error x1000), late (whether it is of the last rounds, over which is averaged),
 sem (a printed number's ±). :func:`numbers` makes it from runs, :func:`printed` from a paper's
-table, and the same function judges both. How to add a claim, in ``claims.py`` of the paper's room;
-its words stand in ``fedlib/papers/claims.toml``::
+table, and the same function judges both. How to add a claim, in ``claims.py`` of the paper's room.
+Its words stand in ``fedlib/papers/claims.toml``::
 
     def ahead(frame: pd.DataFrame) -> Iterator[Statement]:
         end = finals(frame, "accuracy")
@@ -130,7 +130,7 @@ def above(
         larger, smaller: rows of :func:`finals` or :func:`rounds_to`.
         level: the error if it is known (printed), NaN if not, in a statement that asks for no more
             than being level.
-        sampling: the standard error that so few test examples give, see :func:`sampling_error`; it
+        sampling: the standard error that so few test examples give, see :func:`sampling_error`. It
             counts for one seed where it is larger than that of the evaluations.
     """
     margins = larger - smaller
@@ -156,7 +156,7 @@ def sampling_error(accuracy: pd.Series, examples: float) -> float:
     """The standard error of an accuracy on so many test examples: √(a (1 - a) / n).
 
     That of the difference of two methods on the same examples is smaller where they are right on
-    mostly the same ones; how many those are is not stored.
+    mostly the same ones. How many those are is not stored.
 
     Args:
         accuracy: a row of :func:`finals`.
@@ -201,7 +201,7 @@ def numbers(
     of the test examples; of a run that diverged those of the untrained model.
 
     Args:
-        columns: what tells the settings apart, beside task and algorithm; a rate among them is not
+        columns: what tells the settings apart, beside task and algorithm. A rate among them is not
             chosen.
         score: see :func:`winners`.
         window: over how many last rounds is averaged.

@@ -244,7 +244,7 @@ def table(
 
 
 def _summed(programs: pd.DataFrame, data: str) -> dict[str, Any]:
-    """What some programs take together; hours are unknown if one's are."""
+    """What some programs take together. Hours are unknown if one's are."""
     counts = {name: int(programs[name].sum()) for name in COUNTS}
     hours = {HOURS[device]: programs[device].sum(skipna=False) for device in DEVICES}
     return {**counts, "data": data, "gigabytes": programs["gigabytes"].max(skipna=False), **hours}

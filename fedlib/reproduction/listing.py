@@ -22,7 +22,7 @@ def task_table(
     options: Collection[str] = (),
     loaded: Mapping[str, Task] | None = None,
 ) -> pd.DataFrame:
-    """The sizes of the tasks that some requests train on; no data are loaded.
+    """The sizes of the tasks that some requests train on. No data are loaded.
 
     Centralised runs, which have no cohort, do not count.
 

@@ -56,7 +56,7 @@ class Index:
     """Runs of named algorithms on the catalogue's tasks, each once, by what they are.
 
     A copy of a task with a model or data of one's own has its name, and a version: it is another.
-    It is the one road to the runs of a printed number and to those of a notebook's plan; nothing is
+    It is the one road to the runs of a printed number and to those of a notebook's plan. Nothing is
     loaded or read for it.
     """
 
@@ -197,7 +197,7 @@ def printed_settings(cell: Cell) -> dict[str, Any]:
 
 
 def departures(cell: Cell, config: RunConfig) -> list[str]:
-    """How a run's settings differ from the paper's, in words; empty if they are the paper's.
+    """How a run's settings differ from the paper's, in words. Empty if they are the paper's.
 
     Every option of the task is compared: with what the cell says of it, else with the default of
     the paper preset. An option that a run does not have has no effect on it, unless the cell

@@ -23,7 +23,7 @@ class Metric:
         window: over how many last rounds it is averaged: None is
             :func:`fedlib.results.selection.late`.
         split: in which runs are measured; default the test examples.
-        factor: from fedlib's unit to the printed one; 100 makes a fraction percent.
+        factor: from fedlib's unit to the printed one. 100 makes a fraction percent.
         smaller: whether smaller is better.
         measure: from a history to (weighted by examples, clients counted alike; NaN if unknown);
             default the mean of the series.

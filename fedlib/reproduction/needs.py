@@ -1,4 +1,4 @@
-"""Which data sets the notebooks' runs need; nothing is loaded to find out."""
+"""Which data sets the notebooks' runs need. Nothing is loaded to find out."""
 
 from __future__ import annotations
 

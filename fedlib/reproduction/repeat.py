@@ -122,7 +122,7 @@ def _ours(run: Stored) -> bool:
 
 
 def obstacle(run: Stored, kinds: Collection[str], prepared: Collection[str]) -> str:
-    """Why a run cannot be repeated here, and what to do about it; empty if it can.
+    """Why a run cannot be repeated here, and what to do about it. Empty if it can.
 
     Args:
         kinds: of devices that runs are repeated on: ``"cpu"``, ``"cuda"``.
@@ -158,7 +158,7 @@ def seconds(run: Stored) -> float:
 def sample(
     runs: Sequence[Stored], seed: int, count: int | None = None, minutes: float | None = None
 ) -> list[Stored]:
-    """Runs drawn at random, one after the other; those that do not fit any more are left out.
+    """Runs drawn at random, one after the other. Those that do not fit any more are left out.
 
     Args:
         count: at most so many.
@@ -214,7 +214,7 @@ def repeat(runs: Sequence[Stored], data_root: Path | None, device: str) -> Itera
     """Train published runs anew, one after the other, those of one task after each other.
 
     Args:
-        data_root: where prepared data lie; runs on stand-ins get these, prepared or not.
+        data_root: where prepared data lie. Runs on stand-ins get these, prepared or not.
         device: of those that were made on a GPU.
     """
     by_task: dict[str, list[Stored]] = {}

@@ -71,7 +71,7 @@ def reproduce(
     *,
     jobs: int = 1,
 ) -> Iterator[Executed]:
-    """Execute notebooks, their parameters' names checked before; yields them as they were begun.
+    """Execute notebooks, their parameters' names checked before. Yields them as they were begun.
 
     Args:
         names: which; default all.

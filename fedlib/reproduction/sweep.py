@@ -44,7 +44,7 @@ def train(
     quiet: bool = False,
     **execution: Any,
 ) -> tuple[list[str], str]:
-    """Train what is missing, group after group; one that fails does not stop the others.
+    """Train what is missing, group after group. One that fails does not stop the others.
 
     Args:
         quiet: no progress bar; otherwise there is one on a terminal.
@@ -227,7 +227,7 @@ def script(words: Sequence[str], jobs: int, store: Path) -> str:
 
     Args:
         words: the sweep's command line after ``fedlib``, without a shard.
-        store: the run store's folder; the jobs' logs lie in its ``.slurm``, which is made.
+        store: the run store's folder. The jobs' logs lie in its ``.slurm``, which is made.
     """
     logs = (store / ".slurm").resolve()
     logs.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ and the file's metadata, which hold ``format`` (:data:`FORMAT`), ``runs`` (by LZ
 ``digest``, ``config`` and ``meta`` of each run) and ``sha256``: of the whole file, computed with
 :data:`UNSEALED` in its place, so that no changed bit is ever read as a number.
 
-A store has a file for each program, ``<task>/<algorithm>-<digest>.parquet``; the final parameters
+A store has a file for each program, ``<task>/<algorithm>-<digest>.parquet``. The final parameters
 of a run lie beside it as ``<task>/<algorithm>-<digest>.safetensors``, and may be deleted to save
 space. What is published is the same, many runs in a file; see :mod:`fedlib.results.published`.
 """
@@ -179,7 +179,7 @@ class _Read(History):
 
 
 def open_runs(path: Path) -> Mapping[str, Stored]:
-    """The runs in a file by digest; their numbers are read when they are asked for.
+    """The runs in a file by digest. Their numbers are read when they are asked for.
 
     A file is read once per process, and again when it changes.
 
@@ -255,7 +255,7 @@ def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
 
 
 def _config(run: dict[str, Any], path: Path) -> RunConfig:
-    """What :meth:`RunConfig.as_dict` made, back again; ``path`` is for the message."""
+    """What :meth:`RunConfig.as_dict` made, back again. ``path`` is for the message."""
     fields = dict(run["config"])
     made = fields.pop("format")
     if made != NUMBERS:
@@ -324,7 +324,7 @@ def _columns(path: Path, *stamp: int) -> Columns:
 
 
 def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
-    """A file of runs; the same runs give the same bytes.
+    """A file of runs. The same runs give the same bytes.
 
     Args:
         smallest: take longer for it, as what is published deserves.
@@ -362,11 +362,11 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
 def write_runs(
     root: Path, made: Sequence[tuple[Task, History]], keep_params: bool
 ) -> list[History]:
-    """Store the runs of a program under ``root``; returns them as they will be read.
+    """Store the runs of a program under ``root``. Returns them as they will be read.
 
     They get into one file, so all are stored or none, also where the process is killed: alone, the
     others would train in a program of their own, whose sums may round otherwise. Their parameters
-    are written before it. Another process may have stored the same runs meanwhile; both results
+    are written before it. Another process may have stored the same runs meanwhile. Both results
     are equal.
     """
     stored, new = [], []

@@ -23,7 +23,7 @@ def thin(history: History, clients: bool = True) -> History:
     """A run without what no figure, table, comparison or rule of selection reads.
 
     Everything measured stays at the rounds of an evaluation, in the first round and in the last
-    ``WINDOW_ROUNDS``, over which training losses are averaged; so all test metrics stay. Training
+    ``WINDOW_ROUNDS``, over which training losses are averaged. So all test metrics stay. Training
     losses and communication of the rounds between are left out, and the parameters.
 
     Args:
@@ -52,7 +52,7 @@ def thin(history: History, clients: bool = True) -> History:
 
 
 def rounded(history: History) -> History:
-    """A run whose measured numbers have :data:`DIGITS` significant digits; whole ones stay."""
+    """A run whose measured numbers have :data:`DIGITS` significant digits. Whole ones stay."""
 
     def short(value: float) -> float:
         return value if value.is_integer() else float(f"{value:.{DIGITS}g}")
@@ -104,7 +104,7 @@ def publish(
 def restore(path: Path, root: Path) -> tuple[int, int]:
     """Put the runs of a published file into a store under ``root``, beside what it has.
 
-    They have no parameters; whoever needs these trains a run again (``refresh`` of Store.run).
+    They have no parameters. Whoever needs these trains a run again (``refresh`` of Store.run).
 
     Returns:
         how many were put there, and how many the file has.

@@ -132,7 +132,7 @@ def value(run: Run, key: str) -> Any:
 
 
 def read(runs: Iterable[Stored | History]) -> Iterator[History]:
-    """The numbers of runs, without parameters; a damaged one is logged and left out."""
+    """The numbers of runs, without parameters. A damaged one is logged and left out."""
     for run in runs:
         try:
             yield run if isinstance(run, History) else run.history(params=False)
@@ -153,7 +153,7 @@ def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
     """The histories' frames below each other, with a column for each key.
 
     Args:
-        keys: see :func:`value`; the column of ``option.alpha`` is ``alpha``.
+        keys: see :func:`value`. The column of ``option.alpha`` is ``alpha``.
 
     Returns:
         the keys' columns, then round, split, metric, value, diverged (round or NaN).

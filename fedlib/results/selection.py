@@ -39,7 +39,7 @@ def late(history: History) -> int:
 
 
 def training_score(history: History) -> float:
-    """Mean training loss over :meth:`History.window`; infinite if the run diverged. Smaller is
+    """Mean training loss over :meth:`History.window`. Infinite if the run diverged. Smaller is
     better.
     """
     score = history.final("loss", "train")

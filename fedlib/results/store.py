@@ -131,7 +131,7 @@ class Store:
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
     ) -> list[History]:
-        """Several runs of one task; what is missing is trained together.
+        """Several runs of one task. What is missing is trained together.
 
         Args:
             requests: for each run its keywords over the common ones: ``algorithm``, ``rounds``,
@@ -227,7 +227,7 @@ class Store:
         Args:
             task, algorithm: see :func:`fedlib.grid`.
             keywords: those of :meth:`run`, with ``keep_params`` False and ``eval_every`` at the
-                ends by default; every other one is an axis.
+                ends by default. Every other one is an axis.
 
         Raises:
             Error: an axis without values, or anything :func:`fedlib.run` refuses.
@@ -279,7 +279,7 @@ class Store:
 
     @checked
     def stored(self, published: bool = False) -> list[Stored]:
-        """All sound runs without their numbers, oldest first; damaged ones are logged and left out.
+        """All sound runs without their numbers, oldest first. Damaged ones are logged and left out.
 
         Of a run that was published twice the newer counts: it may have been evaluated on more.
 
@@ -307,7 +307,7 @@ class Store:
         return known
 
     def check(self) -> None:
-        """Read every file of every stored and published run; damaged runs are logged."""
+        """Read every file of every stored and published run. Damaged runs are logged."""
         for run in self.stored(published=True):
             try:
                 run.params()
@@ -315,7 +315,7 @@ class Store:
                 log.warning("%s", problem)
 
     def frame(self, published: bool = True) -> pd.DataFrame:
-        """All stored runs, a row each, oldest first; damaged ones are left out.
+        """All stored runs, a row each, oldest first. Damaged ones are left out.
 
         Args:
             published: the published runs as well.
@@ -358,7 +358,7 @@ def _newest(paths: Iterable[Path]) -> list[Path]:
 
 
 def _written(path: Path) -> int:
-    """When a file was written; 0 of one that is gone, or a link to nowhere."""
+    """When a file was written. 0 of one that is gone, or a link to nowhere."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

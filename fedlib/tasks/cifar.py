@@ -81,7 +81,7 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the partition; for data with clients, of the choice among them.
-        data: the prepared data set. ``cifar100`` needs coarse labels or clients; its default is
+        data: the prepared data set. ``cifar100`` needs coarse labels or clients. Its default is
             ``fed_cifar100`` (the authors' own partition) where that is prepared, else
             ``cifar100``.
         clients, examples_per_client: training clients.
@@ -98,7 +98,7 @@ def load(given: Given) -> Task:
             then used).
         l2: 1e-4 adds 1e-4 times the sum of the squared weights of convolutions and dense layer
             (its bias too) to the training loss. The authors' model asks for it, but until July
-            2020 their library did not add it; the paper says nothing. Default: none.
+            2020 their library did not add it. The paper says nothing. Default: none.
     """
     dataset = images.load(given, FROZEN, "cifar100")
     train = _partition(given, dataset, "train", given.clients, given.examples_per_client)

@@ -78,7 +78,7 @@ def load(given: Given) -> Task:
     ``emnist_logistic``: Mime's softmax regression; 20 a round, batches of 20, one local epoch, 1000
     rounds. Source: Mime, section 5 and Table 2. The paper counts communication, not clients: 20 a
     round is what FedAvg's 40 model sizes pay for, methods that send more sample fewer. It prints no
-    batch size; its setup "closely matches" FedOpt's, whose EMNIST batches hold 20. Ink is 1 and
+    batch size. Its setup "closely matches" FedOpt's, whose EMNIST batches hold 20. Ink is 1 and
     paper 0, as the authors' library has it.
 
     ``emnist_mlp``: Mime's 300-100 network (section 5.1 and Figure 1), with 10 local epochs, else
@@ -100,8 +100,8 @@ def load(given: Given) -> Task:
             64. Its learning rates are those of :func:`fedlib.tasks.settings.small`.
         width: factor on all layer widths; the regression has none.
         reduction: of the autoencoder's mean squared errors in a batch. The code of the time
-            of the paper took their ``"sum"``, which fits client learning rates of 10 and more;
-            before and since it took the ``"mean"``.
+            of the paper took their ``"sum"``, which fits client learning rates of 10 and more.
+            Before and since it took the ``"mean"``.
     """
     small = hasattr(given, "network") and small_network(given, "paper", "small")
     name, label, cap = given.name, LABELS[given.name], getattr(given, "cap", 0)

@@ -68,7 +68,7 @@ def image_task(
         the task, named ``<data>_images``; its ``classes`` are the names that the data set has.
 
     Raises:
-        Error: no such data, or no images; clients that the data do not name; a field that there is
+        Error: no such data, or no images; clients that the data do not name. A field that there is
             not.
 
     Example:

@@ -80,7 +80,7 @@ def load(given: Given) -> Task:
         network: ``"distilbert"``, or ``"attention"`` of
             :class:`fedlib.models.AttentionClassifier`, which has no use for pretrained, layers and
             width.
-        pretrained: whether to start from published weights; a string names others than
+        pretrained: whether to start from published weights. A string names others than
             ``distilbert-base-uncased``, or a folder that holds them.
         words, layers, width: of a model that is not pretrained: the size of its vocabulary, the
             number of its blocks, and a factor on their sizes.

@@ -3,7 +3,7 @@
 A task's module declares its presets as dicts beside each other, ``paper = {...}``, ``laptop =
 {...}`` and ``quick = {...}``: the defaults of its options, and the settings of a run
 (:data:`RUN`). In a module of several tasks each preset is a dict of such dicts by task. A task
-without a laptop preset is one that two cores train at the paper's settings; there ``laptop`` is
+without a laptop preset is one that two cores train at the paper's settings. There ``laptop`` is
 ``paper``. :func:`fedlib.load_task` looks the preset up by its name, replaces defaults by the
 options given, and calls the module's ``load``.
 """
@@ -123,7 +123,7 @@ def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any
 
 
 def _check(option: str, value: Any, default: Any) -> None:
-    """Require a value of the kind that the option has in the preset; its module knows the range."""
+    """Require a value of the kind that the option has in the preset. Its module knows the range."""
     if option in WORDS_TOO and isinstance(value, (str, os.PathLike)):
         return
     kind = str if option in WORDS else type(default)
@@ -132,7 +132,7 @@ def _check(option: str, value: Any, default: Any) -> None:
 
 
 def small_network(given: Given, usual: str, small: str) -> bool:
-    """Whether a task's ``network`` is its small problem's; Error if it is neither of the two."""
+    """Whether a task's ``network`` is its small problem's. Error if it is neither of the two."""
     require(given.network in (usual, small), "network", given.network, f"{usual!r} or {small!r}")
     return bool(given.network == small)
 

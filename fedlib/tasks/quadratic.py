@@ -148,7 +148,7 @@ def _with_gradient(
 
 
 def _pooled(task: Task, p: np.ndarray, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> Task:
-    """One client that minimises sum_i p_i f_i; the test data are the clients of ``task``."""
+    """One client that minimises sum_i p_i f_i. The test data are the clients of ``task``."""
     share = torch.from_numpy(p)
 
     def with_mean(values: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ def adafedadam_run(label: str) -> dict[str, int | None]:
 def adafedadam(label: str, client_lr: float | None = None) -> Values:
     """AdaFedAdam's values for a setup (appendix C.1).
 
-    Choices of ours: FedProx' mu, tuned from a grid and not printed, is 0.01, the grid's middle;
+    Choices of ours: FedProx' mu, tuned from a grid and not printed, is 0.01, the grid's middle.
     FedAdam's epsilon, not printed, is Adam's 1e-8. The printed "q-FedAvg learning rate 1" is read
     as L = 1, which comes closer to Table 5 than L = 1 / client_lr.
 

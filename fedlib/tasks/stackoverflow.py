@@ -74,7 +74,7 @@ def load(given: Given) -> Task:
     ``stackoverflow_lr``: 10 users a round, batches of 100 sentences, 1500 rounds. An input says how
     often each of 10,000 words occurs in a sentence and its title, divided by the number of all
     their words. The code behind the printed numbers sums the loss over a batch (of the mean over
-    500 tags), without which the client learning rate of 100 would make no sense; so does this task
+    500 tags), without which the client learning rate of 100 would make no sense. So does this task
     (``reduction`` "sum").
 
     ``stackoverflow_nwp``: 50 users a round, batches of 16 sentences of 20 words, 1500 rounds; Mime
@@ -215,7 +215,7 @@ def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
     """The first ``sentences`` posts of the test clients in a random order; 0 for all posts.
 
     FedOpt's public code takes its 10,000 sentences in this way, from some hundred users. The paper
-    says that they are random; here they are one choice, kept in all rounds.
+    says that they are random. Here they are one choice, kept in all rounds.
     """
     starts = np.asarray(posts.starts)
     sizes = np.diff(starts)

@@ -36,7 +36,7 @@ def load(given: Given) -> Task:
 
     Settings of AdaFedAdam, appendix C: all clients every round, one local epoch, batches of 10,
     client learning rate 0.01, 1000 rounds. Methods that the paper does not run
-    here have values of ours. The data is exact, not a stand-in, in both presets; ``quick`` has
+    here have values of ours. The data is exact, not a stand-in, in both presets. ``quick`` has
     batches of 80, so that no client takes more than ten local steps.
 
     At ``laptop`` and ``paper`` histories have two splits: ``test``, a fifth of each client's

@@ -20,7 +20,7 @@ def origin(dataset: TextDataset, official: str, title: str, **arrays: np.ndarray
     """A task's fields that say where its data come from.
 
     Args:
-        official: the data set of the paper, called ``title``; another real one says that it is
+        official: the data set of the paper, called ``title``. Another real one says that it is
             another.
         arrays: what the task made of its texts, of which the fingerprint is.
     """

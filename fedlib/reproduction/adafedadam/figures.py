@@ -97,7 +97,7 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
     """Error and relative standard deviation of the clients' errors, one row per setting.
 
     Args:
-        histories: runs of one task; those that differ in the seed only are averaged.
+        histories: runs of one task. Those that differ in the seed only are averaged.
 
     Returns:
         algorithm, setting (alpha or q, NaN for others), error (percent) and rsd, weighted by
@@ -281,7 +281,7 @@ def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.D
     """Table 4, and our clients, examples, models and data under the paper preset.
 
     Args:
-        data_root: of the prepared data sets; a setup whose data are missing has the printed
+        data_root: of the prepared data sets. A setup whose data are missing has the printed
             columns alone.
     """
     printed = papers.table("adafedadam", "table4_setups")

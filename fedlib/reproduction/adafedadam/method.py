@@ -1,6 +1,6 @@
 """What AdaFedAdam does in a round, on two quadratic clients in the plane (AdaFedAdam, Figure 1).
 
-The paper's drawing is not in its text; this one is computed from Algorithms 1 and 2.
+The paper's drawing is not in its text. This one is computed from Algorithms 1 and 2.
 """
 
 from __future__ import annotations

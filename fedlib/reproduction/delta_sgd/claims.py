@@ -1,6 +1,6 @@
 """What Delta-SGD claims, as statements about a frame of runs or of printed numbers.
 
-A column is a task at an alpha, as in Table 1; its rows are the client optimizers.
+A column is a task at an alpha, as in Table 1. Its rows are the client optimizers.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def whole_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 def robust(frame: pd.DataFrame) -> Iterator[Statement]:
     """Delta-SGD's largest distance from the best of a column is the smallest of all, and at most 3
-    points; it is first or second in two thirds of the columns.
+    points. It is first or second in two thirds of the columns.
     """
     end = compared(frame)
     gaps = end.groupby(level=COLUMN).transform("max") - end
@@ -132,7 +132,7 @@ def variants(frame: pd.DataFrame) -> Iterator[Statement]:
 
 
 def text(frame: pd.DataFrame) -> Iterator[Statement]:
-    """The methods that are at chance in print stay near it on every text; Delta-SGD is no more than
+    """The methods that are at chance in print stay near it on every text. Delta-SGD is no more than
     2 points behind the best.
     """
     for task, part in frame.groupby("task", sort=False):

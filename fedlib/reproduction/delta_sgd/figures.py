@@ -133,7 +133,7 @@ def _leaders(ends: pd.DataFrame) -> str:
 
 
 def _lead(ends: pd.DataFrame) -> str:
-    """How far Δ-SGD's final number is ahead of the others' best; "" if it was not run.
+    """How far Δ-SGD's final number is ahead of the others' best. "" if it was not run.
 
     >>> _lead(pd.DataFrame({"algorithm": ["sgd", "delta_sgd"], "value": [80.0, 79.0]}))
     ': Δ-SGD −1.0'
@@ -397,7 +397,7 @@ def _epochs(history: History) -> str:
 
 def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
     """Means and standard deviations over seeds, of the means over the rounds of
-    :func:`fedlib.results.selection.late`; the paper's numbers are not in its text.
+    :func:`fedlib.results.selection.late`. The paper's numbers are not in its text.
     """
     frame = _ends(histories, late).rename(columns={"algorithm": "method", "value": "mean"})
     return None, frame[["task", "method", "mean", "std", "seeds", "preset", "rounds", "data"]]

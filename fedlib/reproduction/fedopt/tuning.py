@@ -39,7 +39,7 @@ POINTS, SHARE = 1.0, 0.05
 
 
 def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
-    """One task's heat maps of the printed metric, a panel per algorithm, all on one scale; means
+    """One task's heat maps of the printed metric, a panel per algorithm, all on one scale. Means
     over the seeds.
 
     White is a level that all are compared with: what is known without training, else FedAvg's best,

@@ -23,7 +23,7 @@ Reference = Callable[[Tensor], Iterator[tuple[Tensor, State]]]
 
 
 def _torch(make: Callable[..., torch.optim.Optimizer], read: Callable, **options: Any) -> Reference:
-    """The steps of a torch optimizer with some options; ``read`` makes our state of its."""
+    """The steps of a torch optimizer with some options. ``read`` makes our state of its."""
 
     def run(gradients: Tensor) -> Iterator[tuple[Tensor, State]]:
         x = torch.zeros(SIZE, dtype=torch.float64, requires_grad=True)

@@ -81,7 +81,7 @@ def fixed_state(frame: pd.DataFrame) -> Iterator[Statement]:
 
 
 def proximal(frame: pd.DataFrame) -> Iterator[Statement]:
-    """The rounds that FedProx needs grow with mu, in the slope of a line; mu = 0 is FedAvg."""
+    """The rounds that FedProx needs grow with mu, in the slope of a line. Mu = 0 is FedAvg."""
     needed = reached(frame)
     mus = {float(name.removeprefix("mu ")): name for name in needed.index if name.startswith("mu ")}
     if not mus:

@@ -79,7 +79,7 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
 
 
 def model_sizes(history: History, parameters: float) -> float:
-    """What all clients of a round receive and send, in model sizes; the mean over the rounds."""
+    """What all clients of a round receive and send, in model sizes. The mean over the rounds."""
     sent = history.frame[history.frame["split"] == "communication"]
     return float(sent.groupby("round")["value"].sum().mean()) / parameters
 
