@@ -25,6 +25,8 @@ Drawing = tuple[Figure, pd.DataFrame]  # and what is drawn
 LABELLED = 8
 # What a logarithmic axis shows at most, from its largest value down: below is rounding.
 ROUNDING = 1e-12
+# Matplotlib's logarithmic ticks overflow far above: a curve that goes there leaves the axis.
+HUGE = 1e100
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 # Metrics that are fractions begin with one of these words.
 FRACTIONS = ("accuracy", "recall")
@@ -122,6 +124,7 @@ def learning_curves(
             ax.set_yscale("log")
         late = data["round"] > style.EARLY * data["round"].max()
         seen = data.loc[late & np.isfinite(data["line"]), "line"]
+        seen = seen[seen <= HUGE] if log_y else seen
         _show(ax, [*seen.quantile([0.02, 0.98]), *ends])
         low, high = ax.get_ylim()
         for dot, end in zip(dots, ends, strict=True):
@@ -173,7 +176,9 @@ def _show(ax: Axes, values: Sequence[float]) -> None:
     """Have the axis show these values with a margin, and what it shows of other curves."""
     log = ax.get_yscale() == "log"
     known = [] if ax.get_autoscaley_on() else ax.get_ylim()
-    shown = [value for value in values if np.isfinite(value)]
+    finite = [value for value in values if np.isfinite(value)]
+    shown = [value for value in finite if value <= HUGE or not log]
+    shown = shown or ([1.0, HUGE] if finite else [])
     if shown and (max(shown) > 0 or not log):
         low, high = min(shown), max(shown)
         low = max(low, ROUNDING * high) if log else low  # zero, too, is below rounding

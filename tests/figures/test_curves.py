@@ -114,6 +114,17 @@ def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(hi
     assert not labels(ax) and len(ax.get_legend().get_texts()) == 9
 
 
+def test_a_curve_that_diverges_far_leaves_a_logarithmic_axis_to_the_others(histories):
+    """Matplotlib's ticks overflow near the largest number, and the picture could not be saved."""
+    well = planted(histories[0], "fedavg", [50.0, 5.0, 0.5])
+    lost = planted(histories[0], "scaffold", [50.0, 1e150, 1e292], diverged=20)
+    for runs, bottom, top in (([well, lost], 0.005, 0.05), ([lost], 1e90, 1e99)):
+        figure, _ = figures.learning_curves(runs, percent=False, log_y=True, window=1)
+        figure.canvas.draw()
+        low, high = figure.axes[0].get_ylim()
+        assert low < bottom and top < high < 1e120
+
+
 def test_looks_are_told_apart():
     looks = list(style.LOOKS.values())
     assert len({look.label for look in looks}) == len(looks)
