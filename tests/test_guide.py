@@ -167,3 +167,37 @@ def test_dp_fedavg_clips_as_numpy_and_its_noise_has_its_size():
         [(runs[1].params[n] - p).numpy().ravel() for n, p in runs[0].params.items()]
     )
     assert moved.std() == pytest.approx(0.5 * 2.0 / 50 * 3, rel=0.1) and len(moved) == 610
+
+
+def test_diloco_equals_torchs_adamw_and_nesterov():
+    names = ran("diloco", slice(1))
+    A, b, weights, x0 = problem(0)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    inner = names["AdamW"](lr=0.03, weight_decay=0.2)
+    method = fedlib.FedOpt(client=inner, server=names["Nesterov"](lr=0.5, momentum=0.8))
+    ours = end(task, method, 6, seed=0, size=M, local_steps=[3] * M)
+    A, b = torch.tensor(A), torch.tensor(b)
+    share = torch.tensor(weights / np.sum(weights))
+    x = torch.tensor(x0, requires_grad=True)
+    outer = torch.optim.SGD([x], lr=0.5, momentum=0.8, nesterov=True)
+    workers = [x.detach().clone().requires_grad_() for _ in range(M)]
+    inners = [torch.optim.AdamW([y], lr=0.03, weight_decay=0.2) for y in workers]
+    for _ in range(6):
+        for k, (y, optimizer) in enumerate(zip(workers, inners, strict=True)):
+            y.data.copy_(x.data)
+            for _ in range(3):
+                y.grad = (A[k] @ y - b[k]).detach()
+                optimizer.step()
+        x.grad = x.detach() - sum(share[k] * workers[k].detach() for k in range(M))
+        outer.step()
+    assert np.abs(ours - x.detach().numpy()).max() < 1e-9
+
+
+def test_dilocos_gpt_learns_in_a_grid():
+    names = ran("diloco")
+    rounds = names["frame"].query("metric == 'accuracy' and split == 'test'").set_index("round")
+    assert rounds["value"][5].min() > 2 * rounds["value"][0].max()
+    model, x = names["GPT"](90, 20), torch.randint(90, (3, 20))
+    later = x.clone()
+    later[:, 12:] = 5
+    assert torch.equal(model(x)[:, :12], model(later)[:, :12])  # no position sees a later one

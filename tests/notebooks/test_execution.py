@@ -4,6 +4,9 @@ What the claims need is trained by ``make reproduce`` and published; see
 tests/reproduction/test_claims.py. papermill runs the notebooks, whose exercises are checked as they
 stand, open, and then solved; 90 draws all figures from the store and checks them. What a notebook
 must draw is what the catalogue says. nbval runs one as a pytest of files, as people may use it.
+
+Each notebook also runs with three other settings of its parameters: a few of them here, all with
+``FEDLIB_PARAMETERS=all`` (about 20 minutes of two cores).
 """
 
 import json
@@ -17,12 +20,55 @@ import nbformat
 import pandas as pd
 import pytest
 
+from fedlib import plans
 from fedlib.reproduction import draw, reproduce
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = 2
 # Of the experiments: of their small numbers the ones that cost most.
 GIVEN = {"seeds": 1, "reach": 0}
+# Of each parameter the smallest value, the largest that makes sense, and an odd one. Rounds of the
+# experiments stay few: what a reader may break is how the numbers fit together.
+SETTINGS = ("smallest", "largest", "odd")
+VALUES = {
+    "seed": (1, 1_000_003, 7),
+    "rounds": (1, 5, 7),
+    "seeds": (1, 3, 2),
+    "reach": (0, 2, 1),
+    "width": (0.1, 1.5, 0.3),
+    "points": (1, 3, 2),
+    "epochs": (1, 4, 3),
+    "clients": (20, 120, 33),
+    "examples": (400, 1700, 777),
+    "mus": ([0.0], [0.0, 0.001, 0.01, 0.1, 1.0], [0.5, 2.0]),
+    "alphas": ([0.0], [0.0, 1.0, 2.0, 4.0, 8.0, 16.0], [0.5, 3.0]),
+    "betas": ([0.0], [0.5, 0.9, 0.99], [0.3]),
+    "budget": (8, 80, 26),
+    "words": (50, 1000, 333),
+    "sizes": (20, 200, 50),
+    "test_examples": (20, 1000, 77),
+    "tasks": (["fashion_mnist"], ["fashion_mnist", "cifar10_resnet18"], ["cifar10_resnet18"]),
+    "swept": ([], ["cifar10_resnet18", "cifar100_resnet50"], ["cifar100_resnet18"]),
+    "repeats": (1, 4, 2),
+    "rows": (2, 12, 10),
+    "figure_ids": (["fedopt/figure_1"], None, ["mime/table_1", "delta_sgd/figure_8"]),
+}
+# The ideas' own problems are small, so their rounds may be many.
+OWN = {
+    "01_client_drift": {
+        "rounds": (1, 1000, 7),
+        "local_steps": (1, 100, 7),
+        "client_lr": (0.5, 5, 1),
+    },
+    "02_server_adaptivity": {"rounds": (1, 300, 7)},
+    "03_fairness_and_certainty": {"rounds": (1, 300, 7)},
+    "04_mimicking_centralized": {"rounds": (1, 300, 7), "local_steps": (1, 64, 4)},
+    "05_auto_tuned_clients": {"rounds": (1, 100, 7)},
+    "08_from_scratch": {"rounds": (2, 30, 7)},
+}
+CASES = [(path.stem, i) for i in range(3) for path in reproduce.notebooks()]
+if os.environ.get("FEDLIB_PARAMETERS") != "all":
+    CASES = CASES[1::41]
 
 pytestmark = [pytest.mark.notebook, pytest.mark.slow]
 
@@ -106,6 +152,17 @@ def test_papermill_runs_the_series_from_an_empty_store(place):
         seen.append(done.name)
     assert sorted(seen) == [path.stem for path in reproduce.notebooks()]
     assert any((place / "data" / "runs").glob("*/*.parquet"))
+
+
+@pytest.mark.parametrize("name, which", CASES, ids=[f"{n}-{SETTINGS[i]}" for n, i in CASES])
+def test_a_notebook_bears_other_parameters(place, name, which):
+    values = {**VALUES, **OWN.get(name, {})}
+    names = set(plans.parameters(place / "notebooks" / f"{name}.ipynb")) - {"preset", "device"}
+    given = {key: values[key][which] for key in sorted(names)}
+    (done,) = reproduce.reproduce((name,), "quick", given, place / "executed", jobs=2)
+    assert done.error is None, f"{given}: {done.error}, see {done.output}"
+    printed = json.dumps(nbformat.read(done.output, as_version=4))
+    assert "Parameters were changed" in printed
 
 
 def test_nbval_runs_a_notebook_as_it_stands(own_folders):
