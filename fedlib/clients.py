@@ -38,7 +38,7 @@ class ClientData:
     """The examples of a population of clients; an example may belong to several of them.
 
     Who holds which examples stays as it is: ``dataclasses.replace`` gives other data, and the
-    arrays here cannot be written to.
+    arrays and the index here cannot be written to.
 
     Args:
         x: inputs ``[N, ...]`` of any dtype; the task's transform makes them what the model takes.
@@ -112,8 +112,10 @@ class ClientData:
             raise Error("client data: all weights are 0; at least one must be positive")
 
     def _hold(self) -> None:
-        """Let nobody write to the arrays. The parts are views of the index."""
+        """Let nobody write to the arrays or the index, of which the parts are views."""
         index = self.index.numpy()
+        with torch.inference_mode():  # outside of it torch refuses to change what was made in it
+            self._set(index=torch.from_numpy(index))
         for array in (index, self.sizes, self.starts, self.weights):
             if array is not None:
                 array.flags.writeable = False
@@ -138,11 +140,9 @@ class ClientData:
 
     def contents(self) -> list[Any]:
         """What shows that something here was changed: by torch, or, if it is small, by NumPy."""
-        sums = [
-            (tensor._version, zlib.crc32(as_bytes(tensor)) if tensor.nbytes <= SMALL else 0)
-            for tensor in (self.x, self.y, self.index)
-        ]
-        return [id(self), sums, repr(self.ids)]
+        changes = [tensor._version for tensor in (self.x, self.y)]
+        small = [t for t in (self.x, self.y, self.index) if t.nbytes <= SMALL]
+        return [id(self), changes, [zlib.crc32(as_bytes(t)) for t in small], repr(self.ids)]
 
     @classmethod
     @checked
