@@ -21,8 +21,22 @@ from torch import Tensor, nn
 from fedlib.errors import Error, require_known
 
 # What targets a loss may need, for outputs [..., K]: whole numbers [...] in 0..K-1; finite numbers
-# of the outputs' shape; the same between 0 and 1.
-CLASSES, VALUES, SHARES = "classes", "values", "shares"
+# of the outputs' shape; the same between 0 and 1; -1 and 1.
+CLASSES, VALUES, SHARES, SIGNS = "classes", "values", "shares", "signs"
+# What torch's losses need whose targets have the shape of outputs; VALUES are not looked at here,
+# as a loss that becomes NaN is refused anyway. Functions have the same names in small letters.
+LIKE_OUTPUTS = {
+    **dict.fromkeys(("BCELoss", "BCEWithLogitsLoss", "MultiLabelSoftMarginLoss"), SHARES),
+    **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), SHARES),
+    **dict.fromkeys(("multilabel_soft_margin_loss", "sigmoid_focal_loss"), SHARES),
+    **dict.fromkeys(("SoftMarginLoss", "HingeEmbeddingLoss"), SIGNS),
+    **dict.fromkeys(("soft_margin_loss", "hinge_embedding_loss"), SIGNS),
+    **dict.fromkeys(("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"), VALUES),
+    **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"), VALUES),
+    **dict.fromkeys(("PoissonNLLLoss", "poisson_nll_loss", "KLDivLoss", "kl_div"), VALUES),
+}
+# Torch's losses of classes.
+OF_LABELS = ("CrossEntropyLoss", "cross_entropy", "NLLLoss", "nll_loss")
 Loss = TypeVar("Loss", bound=Callable[[Tensor, Tensor], Tensor])
 
 
@@ -95,11 +109,37 @@ class OfTorch:
             self.ignored = getattr(parameter, "default", None)
         self.sums = reduction in ("sum", "batchmean")
 
-    def kind(self, outputs: Tensor, targets: Tensor) -> str | None:
-        """The kind of targets, see :func:`needs`, where that is known."""
-        known = "CrossEntropy" in self.__name__ or "NLL" in self.__name__
-        known = known or self.__name__ in ("cross_entropy", "nll_loss")
-        return CLASSES if known and of_classes(outputs, targets) else None
+    def compared(self, outputs: Tensor, targets: Tensor) -> tuple[str | None, Tensor]:
+        """What is known of the targets that are needed: their kind, see :func:`needs`, or None; and
+        the outputs in the order that it is said for.
+
+        Raises:
+            Error: outputs ``[B, ...]`` of one class, or that are no logarithms of probabilities
+                where these are needed.
+        """
+        name, shape = self.__name__, targets.shape[1:]
+        classes = of_classes(outputs, targets)
+        if (like := LIKE_OUTPUTS.get(name)) is not None:
+            alone = outputs.shape[1:] == (*shape, 1)
+            outputs = outputs.squeeze(-1) if alone else outputs
+            return None if like == VALUES or outputs.shape[1:] != shape else like, outputs
+        if name not in OF_LABELS:  # a user's own may have a name like these
+            known = "CrossEntropy" in name or "NLL" in name
+            return CLASSES if known and classes else None, outputs
+        if outputs.shape[1:2] == (1,) and not classes:
+            what = f"{name} needs an output for each class, and the model gives one"
+            raise Error(f"{what}; give it more, or take nn.BCEWithLogitsLoss()")
+        if outputs.shape[1:] == shape:
+            return SHARES, outputs
+        if not classes and outputs.dim() > 2:
+            outputs = outputs.movedim(1, -1)  # torch has the classes first
+        if not of_classes(outputs, targets):
+            return None, outputs
+        sums = outputs.detach().double().logsumexp(-1)
+        if name in ("NLLLoss", "nll_loss") and float(sums.abs().max()) > 1e-2:
+            what = f"{name} needs the logarithms of probabilities, which the model does not give"
+            raise Error(f"{what}; end it by nn.LogSoftmax(1), or take nn.CrossEntropyLoss()")
+        return CLASSES, outputs
 
     def counted(self, targets: Tensor) -> Tensor | None:
         """How many labels of ``targets [N, ...]`` count, ``[N]``; None where there is no choice."""
@@ -123,12 +163,12 @@ class OfTorch:
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
         o, y = outputs.flatten(0, 1), targets.flatten(0, 1)
+        shapes = f"{self.__name__} has outputs {[*o.shape]} and targets {[*y.shape]} a batch"
         if o.dim() == y.dim() + 1 and o.shape[-1] == 1:
             o = o.squeeze(-1)
-        if o.dim() == y.dim() + 1:
+        if o.dim() == y.dim() + 1 and self.__name__ not in LIKE_OUTPUTS:
             if y.is_floating_point():
-                shapes = f"outputs {[*o.shape]} and targets {[*y.shape]} a batch"
-                raise Error(f"{self.__name__} has {shapes}: whole numbers then, give y.long()")
+                raise Error(f"{shapes}: whole numbers then, give y.long()")
             y = y.long()
             if o.shape[1:-1] == y.shape[1:] == o.shape[2:] != ():
                 which = f"{self.__name__} has outputs {[*o.shape]}, whose axis of classes may be"
@@ -138,12 +178,27 @@ class OfTorch:
         elif o.shape == y.shape:
             y = y.to(o.dtype)
         else:
-            raise Error(f"{self.__name__} has outputs {[*o.shape]}, targets {[*y.shape]} a batch")
+            way = way_out(outputs.flatten(0, 1), y)
+            raise Error(f"{shapes}{way or '; the two must have one shape'}")
         each = self._on(o)(o, y)
         each = each.flatten(1) if each.dim() > 1 else each.unsqueeze(-1)
         if (counted := self.counted(y)) is not None:
             return (each.sum(-1) / counted.clamp(min=1)).view(targets.shape[:2])
         return (each.sum(-1) if self.sums else each.mean(-1)).view(targets.shape[:2])
+
+
+def way_out(outputs: Tensor, targets: Tensor) -> str:
+    """What to do with targets ``[N, ...]`` that have an axis too many or too few for ``outputs [B,
+    ...]``, or are vectors of 0 and 1 in the place of classes; empty where nothing is known.
+    """
+    needed, given = outputs.shape[1:], targets.shape[1:]
+    if needed == (1, *given):
+        return "; give y[:, None]"
+    if given[-1:] == (1,) and given[:-1] in (needed, needed[:-1], needed[1:]):
+        return "; give y.squeeze(-1)"
+    if given[:1] == (1,) and given[1:] in (needed, needed[:-1], needed[1:]):
+        return "; give y.squeeze(1)"
+    return "; give y.argmax(-1)" if given == needed and given[-1:] > (1,) else ""
 
 
 def counted_labels(loss: Any, targets: Tensor) -> Tensor | None:

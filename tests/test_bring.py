@@ -13,7 +13,7 @@ from torch import nn
 from torchvision.transforms import v2
 
 import fedlib
-from fedlib import datasets, partition
+from fedlib import datasets, losses, partition
 from tests import copies
 from tests.refusals import refused
 
@@ -113,11 +113,6 @@ REFUSED = {
     "no weight": ({"weights": np.zeros(3)}, "all weights are 0"),
     "large weights": ({"weights": [1, 1e200, 1]}, "client 1 has weight 1e\\+200; allowed: 0, or"),
     "small weights": ({"weights": [1, 1, 1e-300]}, "client 2 has weight 1e-300"),
-    "other outputs": ({"loss": nn.MSELoss(), "y": X[:, :2]}, "MSELoss has outputs .* targets"),
-    "labels of a floating type": (
-        {"y": Y.float(), "loss": nn.CrossEntropyLoss()},
-        r"has outputs \[2, 3\] and targets \[2\] a batch: whole numbers then, give y\.long",
-    ),
     "steps as many as classes": (
         {
             "model": lambda: nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2))),
@@ -126,7 +121,6 @@ REFUSED = {
         },
         "classes may be the second or the last; give a loss of your own",
     ),
-    "a large label": ({"y": torch.where(Y == 2, 10**9, Y)}, "label 1000000000"),
     "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),
     "-100 of eight bits": (
         {"y": torch.where(Y == 2, 156, Y).to(torch.uint8), "loss": nn.CrossEntropyLoss()},
@@ -139,6 +133,45 @@ REFUSED = {
 def test_what_cannot_be_right_is_one_line(name):
     changed, message = REFUSED[name]
     refused(message, run, **changed)
+
+
+IMAGES = torch.randn(12, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+MASKS, BOTH = (IMAGES[:, 0] > 0).long(), (X[:, 0] > 0).long()
+CE, BCE = nn.CrossEntropyLoss(), nn.BCEWithLogitsLoss()
+# A loss, targets, how many outputs, and what is said: of images where targets are.
+WRONG = [
+    (BCE, MASKS[:, None] * 255, 1, "example 0 has .*, in it 255; .*between 0 and 1 .*give y / 255"),
+    (BCE, MASKS.float(), 1, r"outputs \[2, 1, 4, 4\] and targets \[2, 4, 4\] .*give y\[:, None\]"),
+    (BCE, MASKS, 1, r"give y\[:, None\]"),
+    (BCE, 2.0 * BOTH - 1, 1, r"has the label -1\.0 .*; give \(y \+ 1\) / 2"),
+    (BCE, BOTH + 1, 1, "has the label 2 .*give y - 1"),
+    (BCE, Y, 3, r"outputs \[2, 3\] and targets \[2\] a batch; the two must have one shape"),
+    (losses.binary_cross_entropy, F.one_hot(Y) * 255, 3, "give y / 255"),
+    (CE, MASKS * 255, 2, "whole numbers in 0..1 .*give y // 255"),
+    (CE, MASKS[:, None], 2, r"targets \[2, 1, 4, 4\] .*give y\.squeeze\(1\)"),
+    (CE, torch.where(torch.arange(12)[:, None, None] == 9, 7, MASKS), 3, "1's example 9 .*in it 7"),
+    (CE, MASKS, 1, "an output for each class, and the model gives one; .*BCEWithLogits"),
+    (CE, BOTH.float()[:, None], 1, "an output for each class, and the model gives one"),
+    (losses.cross_entropy, BOTH, 1, "in 0..0, .*BCEWithLogits"),
+    (CE, 5 * X[:, :3], 3, "needs numbers between 0 and 1"),
+    (CE, Y.float(), 3, r"whole numbers then, give y\.long"),
+    (CE, Y + 1, 3, "example 2 has the label 3 .*in 0..2, .*give y - 1"),
+    (CE, torch.where(Y == 2, -1, Y), 3, "has the label -1"),
+    (CE, Y[:, None], 3, r"targets \[2, 1\] .*give y\.squeeze\(-1\)"),
+    (losses.cross_entropy, F.one_hot(Y), 3, r"give y\.argmax\(-1\)"),
+    (losses.cross_entropy, torch.where(Y == 2, 10**9, Y), 3, "label 1000000000"),
+    (nn.NLLLoss(), Y, 3, "the logarithms of probabilities, which the model does not give; end"),
+    (nn.MSELoss(), X[:, :2], 3, r"outputs \[2, 3\] and targets \[2, 2\] a batch; the two must"),
+    (nn.MSELoss(), Y, 2, r"outputs \[2, 2\] and targets \[2\] a batch; the two must"),
+    (losses.squared_error, X[:, 0], 1, r"of shape \(1,\); give y\[:, None\]"),
+    (nn.SoftMarginLoss(), BOTH, 1, "needs -1 and 1, .*give 2 \\* y - 1"),
+]
+
+
+@pytest.mark.parametrize(("loss", "y", "outputs", "message"), WRONG)
+def test_targets_of_another_loss_are_refused_with_what_to_give(loss, y, outputs, message):
+    layer = nn.Linear(4, outputs) if y.dim() < 3 else nn.Conv2d(2, outputs, 3, padding=1)
+    refused(message, run, x=X if y.dim() < 3 else IMAGES, y=y, loss=loss, model=layer)
 
 
 USERS = pd.Series(["ann", "bob", "cy"])

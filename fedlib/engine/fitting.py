@@ -146,11 +146,11 @@ class Trial:
             outputs: for two copies of the first example, ``[2, ...]``.
         """
         outputs = self.outputs(split, data, 0) if outputs is None else outputs
-        kind = getattr(self.task.loss, "targets", None)
+        kind, compared = getattr(self.task.loss, "targets", None), outputs
         if isinstance(self.task.loss, losses.OfTorch):
-            kind = self.task.loss.kind(outputs, data.y)
+            kind, compared = self.task.loss.compared(outputs, data.y)
         if kind is not None:
-            _check_labels(self.task, split, data, outputs, kind)
+            _check_labels(self.task, split, data, compared, kind)
         example = _where(data, 0)[1]
         other = example if self.task.described else _unlike(data, example)
         y = data.y[[example, other]].to(outputs.device)
@@ -253,6 +253,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
         losses.CLASSES: f"whole numbers in 0..{count - 1}",
         losses.VALUES: "finite numbers",
         losses.SHARES: "numbers between 0 and 1",
+        losses.SIGNS: "-1 and 1",
     }[kind] + (f" of shape {tuple(shape)}" if shape else ", one for each example")
 
     other = y.is_complex() or (classes and y.is_floating_point()) or y.shape[1:] != shape
@@ -266,12 +267,36 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
             bad &= y.long() != ignored
     elif kind == losses.VALUES:
         bad = ~torch.isfinite(y)
+    elif kind == losses.SIGNS:
+        bad = y.abs() != 1
     else:
         bad = ~((y >= 0) & (y <= 1))
     if (place := _first_place(data, bad)) is not None:
         label = y[data.index[place]]
         named = f"{_value(label)} ({str(y.dtype).removeprefix('torch.')})"
-        raise _wrong(task, split, data, place, f"the label {named}; {loss} needs {wanted}")
+        if not other and label.numel() > 4:
+            named = f"{named}, in it {label[bad[data.index[place]]][0].item()}"
+        way = losses.way_out(outputs, y) if other else _way_out(y, kind, count)
+        raise _wrong(task, split, data, place, f"the label {named}; {loss} needs {wanted}{way}")
+
+
+def _way_out(y: Tensor, kind: str, count: int) -> str:
+    """What to do with labels of the right shape whose numbers are usual elsewhere.
+
+    Args:
+        count: of classes, 0 where labels are none.
+    """
+    some = y.flatten()[: 2**20].unique()[:300].tolist()
+    low, high, two = min(some), max(some), len(some) == 2
+    if count == 1:
+        return "; give the model an output for each, or take nn.BCEWithLogitsLoss()"
+    if low >= 0 and high == 255 and (two or kind == losses.SHARES):
+        return "; give y // 255" if count else "; give y / 255"  # a mask as image files have it
+    if low == 1 and (high == count or (two and high == 2)):
+        return "; classes are numbered from 0, give y - 1"
+    if kind == losses.SIGNS and 0 <= low <= high <= 1:
+        return "; give 2 * y - 1"
+    return "; give (y + 1) / 2" if kind == losses.SHARES and two and (low, high) == (-1, 1) else ""
 
 
 def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:

@@ -138,7 +138,7 @@ def test_who_holds_what_cannot_be_changed(name, copied):
     data = {"train": known.train, "test": known.test, "weighted": task().train}
     array = getattr(copied(data[name.split(".")[0]]), name.split(".")[1])
     array = array[0] if isinstance(array, list) else array
-    with pytest.raises((ValueError, RuntimeError), match="read-only|Inplace update"):
+    with pytest.raises((ValueError, RuntimeError), match=r"read-only|Inplace update"):
         array[0] = 1
 
 
