@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fedlib.figures import plot
     from fedlib.optimizers import client, server
     from fedlib.optimizers import mime as base
-    from fedlib.optimizers import torch as torch_optim
     from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
     from fedlib.tasks import (
         ClientData,
@@ -56,7 +55,6 @@ _MODULES = {
     "client": "optimizers.client",
     "partition": "partitioners",
     "server": "optimizers.server",
-    "torch_optim": "optimizers.torch",
 }
 __all__ = sorted([*_PLACES, *_MODULES, "list_algorithms", "list_tasks"])
 

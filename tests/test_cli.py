@@ -61,8 +61,6 @@ MISTAKES = [
     (["publish", "10_other", "23"], "runs of 10_other are not stored"),
     (["claims", "mime-prox", "--stored", "--device", "nope"], "unknown device 'nope'"),
     (["claims", "mime-prox", "--printed", "--preset", "nope"], "unknown preset 'nope'"),
-    (["restore", "--from", "/nothing"], "no published runs in /nothing"),
-    (["restore", "--from", "/etc/passwd"], "/etc/passwd, nor read: it is not a folder"),
     (["doctor", "\ud800"], "fedlib: "),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
 ]

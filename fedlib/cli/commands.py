@@ -706,42 +706,6 @@ def publish(
 
 
 @app.command(cls=_Command)
-def restore(
-    names: Annotated[Several, typer.Argument(help="Files, e.g. 24; default all.")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Default data/results.")] = None,
-    as_json: Json = False,
-    data_root: DataRoot = None,
-) -> None:
-    """Put published runs into the store, to go on from them.
-
-    They are stored without parameters, for which a run is trained again (run --refresh).
-    """
-    from fedlib.plans import named
-    from fedlib.results import published, store
-
-    folder = paths.folder(source or paths.project_root() / "data" / "results")
-    store.refuse_old(folder)
-    there = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
-        for path in store.run_files(folder)
-    }
-    if not there:
-        raise Error(f"no published runs in {folder}")
-    restored, lines, problems = [], [], []
-    for name in named(names or (), there, "archive"):
-        try:
-            new, runs = published.restore(there[name], paths.data_root(data_root) / "runs")
-        except Error as problem:
-            problems.append(problem)
-            continue
-        restored.append({"archive": name, "restored": new, "runs": runs})
-        lines.append(f"{name}: {new} of {runs} runs restored")
-    show(restored, as_json, "\n".join(lines))
-    if problems:
-        raise Failure("; ".join(map(str, problems)))
-
-
-@app.command(cls=_Command)
 def repeat(
     names: Annotated[Several, typer.Argument(help="Notebooks or files of data/results.")] = None,
     preset: Annotated[str | None, typer.Option(help="quick, laptop or paper; default all.")] = None,

@@ -9,12 +9,9 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from fedlib import tasks
-from fedlib.datasets.catalogue import edition_of
+from fedlib.datasets.catalogue import LOSSY, edition_of
 from fedlib.engine.history import History, rounds_of
 from fedlib.figures import style
-
-# Data of published runs (RunConfig.task["data"]) whose pictures are not the originals' pixels.
-LOSSY = {"9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "CIFAR-100"}
 
 
 def small(histories: Collection[History]) -> bool:

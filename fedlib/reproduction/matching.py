@@ -14,10 +14,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 from fedlib import algorithms, plans, tasks
+from fedlib.datasets.catalogue import LOSSY
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.figures.scale import LOSSY
 from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
 from fedlib.results.files import Stored

@@ -477,8 +477,6 @@ def _commit() -> dict[str, Any] | None:
 # ---------------------------------------------------------------------------------------- finding
 
 SINGLE = re.compile(r"-([0-9a-f]{16})\.parquet")
-# The last commit that has the scripts which convert runs of older layouts.
-CONVERTER = "cf91a51"
 
 
 def run_files(root: Path) -> Iterator[Path]:
@@ -489,20 +487,3 @@ def run_files(root: Path) -> Iterator[Path]:
         for path in sorted(root.glob(pattern)):
             if path.name[0] != ".":  # else it is being written
                 yield path
-
-
-def refuse_old(root: Path) -> None:
-    """Refuse a folder with runs as they lay before they were tables.
-
-    Raises:
-        Error: says how they are converted.
-    """
-    if not os.path.isdir(root):
-        return
-    old = [*root.glob("*.zip.xz"), *root.glob("*/*-" + "[0-9a-f]" * 16 + "/config.json")]
-    if old:
-        raise Error(
-            f"{root} has runs in the layout of an older fedlib; convert them in a checkout of "
-            f"commit {CONVERTER}: python data/migrate.py {root} NEW, then "
-            "python data/migrate_digests.py NEW"
-        )

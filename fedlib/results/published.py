@@ -99,27 +99,3 @@ def publish(
         raise Error(f"{what}, and would be lost; give another --name, or remove the file first")
     files.write(target, pack(short, smallest=True))
     return target
-
-
-def restore(path: Path, root: Path) -> tuple[int, int]:
-    """Put the runs of a published file into a store under ``root``, beside what it has.
-
-    They have no parameters. Whoever needs these trains a run again (``refresh`` of Store.run).
-
-    Returns:
-        how many were put there, and how many the file has.
-
-    Raises:
-        Error: the file is damaged, or the store cannot be written.
-    """
-    from fedlib.results.store import Store, sound
-
-    runs, there = open_runs(path), Store(root, published=[]).paths()
-    new: dict[str, list[History]] = {}
-    for digest, run in runs.items():
-        if digest not in there or not sound(there[digest], digest):
-            new.setdefault(run.config.task["name"], []).append(run.history())
-    for histories in new.values():
-        configs = [history.config for history in histories]
-        files.write(file_path(root, configs), pack(histories))
-    return sum(map(len, new.values())), len(runs)

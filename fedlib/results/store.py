@@ -29,7 +29,6 @@ from fedlib.results.files import (
     open_run,
     open_runs,
     provenance,
-    refuse_old,
     run_files,
     safe,
     write_runs,
@@ -74,9 +73,6 @@ class Store:
         published: folders with files of runs that are only read, by :meth:`load`, ``compare`` and
             ``redraw``; default ``results`` beside ``root`` and ``data/results`` of the checkout.
 
-    Raises:
-        Error: one of these folders has runs as an older fedlib stored them.
-
     Example:
         >>> import fedlib, tempfile
         >>> from fedlib.results import Store
@@ -97,8 +93,6 @@ class Store:
         chosen = published_folders(self.root) if published is None else published
         folders = [Path(folder) for folder in chosen]
         self.published = list({folder.resolve(): folder for folder in folders}.values())
-        for folder in (self.root, *self.published):
-            refuse_old(folder)
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"

@@ -107,7 +107,7 @@ LEFT |= {"Dataset", "TextDataset", "Posts", "how_to_get", "Together"}
 LEFT |= {"adam_state", "adam_step"}
 ROOMS = {"": [fedlib, algorithms, partition, tasks, results], "datasets.": [datasets]}
 ROOMS |= {"figures.": [figures], "client.": [fedlib.client], "server.": [fedlib.server]}
-ROOMS |= {"base.": [fedlib.base], "torch_optim.": [fedlib.torch_optim]}
+ROOMS |= {"base.": [fedlib.base]}
 
 
 def public():
@@ -128,9 +128,6 @@ PUBLIC = dict(public())
 def right(name):
     """A callable's right arguments: its own, those of their names, and the defaults."""
     function = PUBLIC[name]
-    if name.startswith("torch_optim."):
-        options = {k: v for k, v in vars_of(function.rule()).items() if k not in function.without}
-        return {"params": [nn.Parameter(torch.ones(2))], **options, "lr": 0.1}
     if inspect.isclass(function) and issubclass(function, fedlib.component.Component):
         return vars_of(function())
     found = {}

@@ -114,6 +114,9 @@ def test_the_error_of_one_seed_is_the_standard_error_of_paired_evaluations():
     apart = (curves[1] - curves[0])[3:]
     assert statement.margins == pytest.approx((apart.mean(),))
     assert statement.spread == pytest.approx(apart.std(ddof=1) / math.sqrt(6))
+    for extreme, by_hand in ((ev.least, end.min()), (ev.most, end.max())):
+        assert extreme(end, "ab").equals(by_hand)
+        assert extreme(end, ("a", "b", "not run")).isna().all()
     several = pd.concat([frame, frame.assign(seed=1, value=frame["value"] * 2)])
     end = finals(several, "accuracy")
     again = ev.above("b > a", ev.one(end, "b"), ev.one(end, "a"))
@@ -151,6 +154,8 @@ def test_rounds_count_to_the_first_evaluation_at_the_target_and_never_is_one_mor
     errors = frame.assign(value=-frame["value"])
     falling = ev.rounds_to(errors, "accuracy", -target, falling=True)
     assert falling.equals(there)
+    falls_again = frame.assign(value=np.where(frame["round"] == 2, 0.4, 0.1))
+    assert (ev.rounds_to(falls_again, "accuracy", target) == 2).all(axis=None)
     for gone in ([0], [2, 3], [5]):  # the first, one or the only evaluation that reaches it
         holed = frame.assign(value=frame["value"].where(~frame["round"].isin(gone)))
         reached = min({5, 6, 7, 8} - {*gone})
@@ -519,6 +524,11 @@ def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run
     halves = {"10_a": fair[:3], "11_b": ahead[3:]}
     joined = claims.judged(replace(evidence, together=True), "paper", halves)
     assert joined.verdict == FAILS and joined.statements[0].text.startswith("SCAFFOLD")
+    # Runs of another task than the first notebook's are not judged beside its own.
+    task = {**ahead[0].config.task, "name": "another"}
+    apart = [replace(run, config=replace(run.config, task=task)) for run in ahead]
+    alone = claims.judged(replace(evidence, together=True), "paper", {"10_a": fair, "11_b": apart})
+    assert alone.verdict == HOLDS
 
 
 def test_an_untuned_method_is_not_judged_and_a_verdict_names_the_parts_without_runs(

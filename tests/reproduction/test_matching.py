@@ -10,8 +10,8 @@ import pytest
 
 import fedlib
 from fedlib import algorithms
+from fedlib.datasets.catalogue import LOSSY
 from fedlib.engine.config import RunConfig
-from fedlib.figures.scale import LOSSY
 from fedlib.plans import Request
 from fedlib.reproduction.compare import cells
 from fedlib.reproduction.matching import Index, belongs
@@ -163,14 +163,24 @@ def test_a_plans_runs_of_a_task_are_on_one_data_set(made, task, mine):
     assert digests(Index([*old, *new]).plan(requests, "quick")) == digests(new)
 
 
+SEEDS_APART = {"init": 0, "sampling": 1, "batches": 0}
+
+
 @pytest.mark.parametrize(
-    "change", [{"clients_per_round": 2}, {"dtype": "float64"}, {"task": {"version": "mine"}}]
+    "change",
+    [
+        {"clients_per_round": 2},
+        {"dtype": "float64"},
+        {"seeds": SEEDS_APART},
+        {"task": {"version": "mine"}},
+    ],
 )
 def test_what_somebody_tried_takes_no_published_runs_place(made, task, ours, change):
-    """Another cohort or precision than the plan's, or a copy of the task with a model of one's own,
-    whose run is no number of the paper's either."""
+    """Another cohort or precision than the plan's, seeds apart, or a copy of the task with a model
+    of one's own, whose run is no number of the paper's either."""
     request = Request("synthetic", "fedavg", options=task.options, rounds=10)
     run = made()
+    run.meta["settings"]["clients_per_round"] = 10  # the task's own, of which there are three
     parts = {**change, "task": {**run.config.task, **change.get("task", {})}}
     config = dataclasses.replace(run.config, **parts)
     other = dataclasses.replace(run, config=config, meta={**run.meta, "created": "9999"})

@@ -145,19 +145,15 @@ def test_what_is_damaged_or_of_another_version_is_named_and_left_out(
     assert len(set(caplog.messages)) == 2 and "format 9" in caplog.text
     for name in ("later", "odd"):
         assert f"{results / name}.parquet: " in caplog.text
+    copied = results / "copied.parquet"
+    copied.write_bytes((results / "own.parquet").read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setattr("fedlib.results.files.NUMBERS", 0)
+        refused("made by another fedlib .numbers", open_runs, copied)
+    copied.unlink()
     (results / "own.parquet").unlink()
     refused("no run", place.load, made[1].config.digest)
     assert place.frame().empty
-
-
-@pytest.mark.parametrize("old", ["own.zip.xz", "synthetic/fedavg-0123456789abcdef/config.json"])
-def test_runs_of_the_old_layout_are_refused_in_a_line_that_says_how_to_convert_them(tmp_path, old):
-    path = tmp_path / "runs" / old
-    path.parent.mkdir(parents=True)
-    path.touch()
-    for own, published in (("runs", []), ("empty", [tmp_path / "runs"])):
-        message = r"convert them .*commit [0-9a-f]{7}: .*migrate\.py"
-        refused(message, Store, tmp_path / own, published=published)
 
 
 def test_a_row_a_run(made, place):

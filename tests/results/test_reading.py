@@ -95,6 +95,8 @@ def test_the_setting_with_the_least_mean_training_loss_over_its_seeds_wins(task)
 
     lucky, steady = pair(0.5, 0.1, 0.9, accuracy=0.9), pair(0.25, 0.4, 0.4, accuracy=0.1)
     assert selection.winners([*lucky, *steady[::-1], *steady]) == {"fedavg": steady}
+    uneven = pair(0.125, 0.15, 0.6)  # neither its best seed nor its worst is the best
+    assert selection.winners([*lucky, *steady, *uneven]) == {"fedavg": uneven}
     by_accuracy = selection.winners([*steady, *lucky], score=lambda run: -run.final())
     assert by_accuracy == {"fedavg": lucky}
     by_rate = selection.winners([*lucky, *steady], "client_lr", lambda run: run.config.rounds)
@@ -141,3 +143,5 @@ def test_a_run_is_judged_by_six_evaluations_at_least_and_by_100_rounds(rule, win
     inside = run.series("loss")[lambda series: series.index > 400 - window]
     assert len(inside) == {100: 100, 120: 6 + (last - 1)}[window]
     assert run.final("loss", window=window) == inside.mean()
+    short = fedlib.run(quadratic, "fedavg", rounds=90, eval_every=every, eval_last=last)
+    assert selection.late(short) == 30  # a third

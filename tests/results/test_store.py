@@ -61,6 +61,9 @@ def test_a_stored_run_equals_the_computed_one(store, synthetic, no_training):
     assert first.meta == second.meta
     assert {"fedlib", "python", "torch"} <= set(second.meta["versions"])
     same(second, store.load(plain.config.digest))
+    final = second.final("accuracy")
+    second.frame["value"] /= 2  # the caller's own
+    assert second.final("accuracy") == final / 2
     names = sorted(path.name for path in (store.root / "synthetic").iterdir())
     stem = f"fedadam-{plain.config.digest}"
     assert names == [f"{stem}.parquet", f"{stem}.safetensors"]
@@ -85,7 +88,7 @@ def test_odd_floats_and_names_survive(store, quadratic):
 
 
 def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, trained):
-    common = {"rounds": 2, "overrides": STEPS}
+    common = {"rounds": 2, "eval_every": 1, "overrides": STEPS}
     known = store.run(quadratic, "fedavg", **common)
     trained.clear()
     requests = [

@@ -10,7 +10,6 @@ import pandas as pd
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.figures.curves import axis_label
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import hyperparameters
 from fedlib.results.selection import late, training_score
@@ -85,12 +84,6 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
 def useless(frame: pd.DataFrame) -> pd.Series:
     """Whether a run diverged or left the test loss above the untrained model's, for each row."""
     return frame["diverged"].notna() | ~(frame["loss"] <= frame["initial_loss"])
-
-
-def label(frame: pd.DataFrame) -> str:
-    """What an axis says of the performance of one task's runs."""
-    metric = frame["metric"].iloc[0]
-    return axis_label(metric, "test", percent=METRICS[metric].factor == 100)
 
 
 def smaller_is_better(frame: pd.DataFrame) -> bool:

@@ -18,11 +18,13 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
+from fedlib.figures.curves import axis_label
 from fedlib.figures.scale import scale, small, titled
 from fedlib.figures.style import readable, short
 from fedlib.reproduction.entry import Drawing, of_task
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS
+from fedlib.reproduction.metrics import METRICS
 
 # Of tasks whose names are too long for a title.
 SHORT = {"emnist_ae": "AE", "stackoverflow_lr": "SO tags", "stackoverflow_nwp": "SO words"}
@@ -71,13 +73,19 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
         _legend(panels[len(shown)], level, word, best, smaller, colour)
         figure.supxlabel("client learning rate", fontsize=7)
         figure.supylabel("server learning rate", fontsize=7)
-        told = f"{outcomes.label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
+        told = f"{_label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
         told += f"; not run: {', '.join(gone)}" if gone else ""
         told += ". Framed: a method's best; ×: diverged, or worse than untrained"
         found = _finding(frame, level, " ".join(word), smaller)
         task = frame["task"].iloc[0]
         style.headed(figure, f"{SHORT.get(task, style.name(task))}: {found}", told)
     return figure, frame
+
+
+def _label(frame: pd.DataFrame) -> str:
+    """What an axis says of the performance of one task's runs."""
+    metric = frame["metric"].iloc[0]
+    return axis_label(metric, "test", percent=METRICS[metric].factor == 100)
 
 
 def _level(
@@ -205,7 +213,7 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
             if ax is not panels[0]:
                 below = "each mark at the best of the other rate; hollow: one seed"
             style.titled(ax, title, below, small=small(histories))
-        panels[0].set_ylabel(outcomes.label(frame))
+        panels[0].set_ylabel(_label(frame))
         style.key(figure)
     return figure, frame
 
@@ -242,7 +250,7 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             if len(word) > 1:
                 style.level(ax, level, word[-1], x=0.01)
             taus = sorted(part["tau"].unique())
-            ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part))
+            ax.set(xscale="log", xlabel="τ", ylabel=_label(part))
             ax.set_xticks(taus, [style.power(tau) for tau in taus])
             ax.set_xticks([], minor=True)
             means = tuned.groupby(["algorithm", "tau"])["performance"].mean()
