@@ -7,8 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 import pandas as pd
@@ -28,24 +27,6 @@ ABOUT = ("task", "sizes", "settings tried", "seeds", "rounds", "data", "preset")
 SMALLER = ("mse_x1000", "std")  # metrics of which little is good
 
 
-@dataclass(frozen=True)
-class _Markup:
-    """How cells are written: plain words, marks of footnotes, the best, ours with the printed."""
-
-    plain: Callable[[str], str]
-    mark: str
-    bold: str
-    pair: str
-    letter: Callable[[int], str]
-    judged: Mapping[str, str] = field(default_factory=dict)  # by the outcome of a comparison
-
-    def name(self, word: object) -> str:
-        return self.plain(style.name(str(word)))
-
-    def raised(self, marks: Sequence[str]) -> str:
-        return self.mark.format(", ".join(marks)) if marks else ""
-
-
 def _letters(number: int) -> str:
     """1 -> ``a``, 26 -> ``z``, 27 -> ``aa``, ..."""
     more, last = divmod(number - 1, 26)
@@ -54,8 +35,13 @@ def _letters(number: int) -> str:
 
 JUDGED = {"agrees": " =", "differs": " ≠", "cannot be told": " ~"}
 GREY = "{}<br><span style='color: #777'>{}</span>"
-_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{}</b>", GREY, _letters)
-_TEXT = _Markup(str, "[{}]", "{}*", "{} ({})", lambda number: "?", JUDGED)
+# What cells have in HTML, and have for it in a terminal.
+IN_TEXT = {
+    r"<sup>[a-z]+</sup>": "[?]",
+    r"<sup>(.+?)</sup>": r"[\1]",
+    r"<b>(.+?)</b>": r"\1*",
+    GREY.format("", "(.+?)"): r" (\1)",
+}
 LEGEND = (
     "ours ± std over seeds (printed); * best, beyond the spread; ↓ low is best; [?] unclear in\n"
     "    our text copy of the paper\n"
@@ -126,7 +112,7 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     if (twice := frame.duplicated(["task", "method", "column", "metric"])).any():
         method, task = frame.loc[twice, ["method", "task"]].iloc[0]
         raise Error(f"comparison: {method} has two numbers in a cell of {task}; give their mean")
-    shown, said, read = _as_printed(frame, _HTML)
+    shown, said, read = _as_printed(frame)
     for level in (2, 1):  # the task stays, with its notes
         if len(shown.columns.unique(level)) == 1:
             shown.columns = shown.columns.droplevel(level)
@@ -178,13 +164,22 @@ def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:
         FedAvg  97.5 (98.0)
         [1] 1 of 3 seeds
     """
-    shown, said, _ = _as_printed(_complete(frame), _TEXT)
-    cells = shown.fillna("–").apply(lambda column: column.str.ljust(column.str.len().max()))
+    if "outcome" in frame:
+        frame = frame.assign(judged=frame["outcome"].map(JUDGED).fillna(""))
+    shown, said, _ = _as_printed(_complete(frame))
+    shown = shown.fillna("–").map(_in_text).rename(index=_in_text, columns=_in_text)
+    cells = shown.apply(lambda column: column.str.ljust(column.str.len().max()))
     written = cells.to_string(line_width=width, justify="left", sparsify=False).splitlines()
     lines = [text for line in written if (text := line.rstrip(" \\"))]  # without heads that are ""
     for text, mark in said.items():
         lines += textwrap.wrap(f"[{mark}] {text}", width, subsequent_indent="    ")
     return "\n".join(lines)
+
+
+def _in_text(cell: str) -> str:
+    for pattern, text in IN_TEXT.items():
+        cell = re.sub(pattern, text, cell)
+    return unescape(cell)
 
 
 def _complete(frame: pd.DataFrame) -> pd.DataFrame:
@@ -194,9 +189,7 @@ def _complete(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.fillna(dict.fromkeys(columns, ""))
 
 
-def _as_printed(
-    frame: pd.DataFrame, markup: _Markup
-) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
+def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
     """The cells, laid out as printed. The notes, and how numbers were read, with marks."""
     said: dict[str, str] = {}
     read: dict[str, str] = {}
@@ -205,22 +198,26 @@ def _as_printed(
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
         shared = _shared(of_task["note"])
-        head = markup.name(task) + markup.raised(_marks(["; ".join(shared)], said))
+        head = _name(task) + _mark("; ".join(shared), said)
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
             alike = [text for text in _shared(part["note"]) if text not in shared]
             worse = " ↓" if metric in SMALLER else ""
-            below = [markup.name(column), markup.name(metric) + worse]
-            below[lowest] += markup.raised(_marks(["; ".join(alike)], said))
+            below = [_name(column), _name(metric) + worse]
+            below[lowest] += _mark("; ".join(alike), said)
             spreads = part["ours_std"] if "ours_std" in part else pd.Series(0.0, part.index)
             best = [
                 _best(part["ours"], metric, spreads),
                 _best(part["printed"], metric, 0.0 * spreads),
             ]
             cells[head, *below] = {
-                markup.name(row["method"]): _cell(row, [*shared, *alike], said, read, best, markup)
+                _name(row["method"]): _cell(row, [*shared, *alike], said, read, best)
                 for row in part.to_dict("records")
             }
-    return pd.DataFrame(cells, index=pd.unique(frame["method"].map(markup.name))), said, read
+    return pd.DataFrame(cells, index=pd.unique(frame["method"].map(_name))), said, read
+
+
+def _name(word: object) -> str:
+    return escape(style.name(str(word)))
 
 
 def digits_of(metric: str) -> int:
@@ -297,11 +294,9 @@ def _shared(notes: pd.Series) -> list[str]:
     return [text for text in clauses[0] if all(text in others for others in clauses)]
 
 
-def _marks(
-    texts: Sequence[str], said: dict[str, str], mark: Callable[[int], str] = str
-) -> list[str]:
-    """The marks of some footnotes. ``said`` learns those that are new."""
-    return [said.setdefault(text, mark(len(said) + 1)) for text in texts if text]
+def _mark(text: str, said: dict[str, str], mark: Callable[[int], str] = str) -> str:
+    """The mark of a footnote, "" without a text. ``said`` learns one that is new."""
+    return f"<sup>{said.setdefault(text, mark(len(said) + 1))}</sup>" if text else ""
 
 
 def _cell(
@@ -310,7 +305,6 @@ def _cell(
     said: dict[str, str],
     read: dict[str, str],
     best: Sequence[float],
-    markup: _Markup,
 ) -> str:
     """Ours with its spread and marks of what is not known already, and the printed number."""
     digits = digits_of(row["metric"])
@@ -318,15 +312,15 @@ def _cell(
         "–" if pd.isna(value) else f"{value:.{digits}f}" for value in (row["ours"], row["printed"])
     ]
     ours, printed = (
-        markup.bold.format(text) if row[name] == top else text
+        f"<b>{text}</b>" if row[name] == top else text
         for name, text, top in zip(("ours", "printed"), shown, best, strict=True)
     )
     spread = row.get("ours_std", float("nan"))
     spread = "" if pd.isna(spread) else f" ± {spread:.{digits}f}"
     particular = "; ".join(text for text in _clauses(row["note"]) if text not in known)
-    ours += spread + markup.raised(_marks([particular], said))
-    printed += markup.raised(_marks([row["unclear"]], read, markup.letter))
-    return markup.pair.format(ours, printed) + markup.judged.get(row.get("outcome", ""), "")
+    ours += spread + _mark(particular, said)
+    printed += _mark(row["unclear"], read, _letters)
+    return GREY.format(ours, printed) + str(row.get("judged", ""))
 
 
 def _compact(styler: Styler, caption: str) -> Styler:
