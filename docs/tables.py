@@ -34,7 +34,8 @@ from fedlib.reproduction.fedopt.tables import OPTIMIZERS
 from fedlib.reproduction.listing import listed, task_table
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime.claims import RIVALS, lines, reached
-from fedlib.reproduction.mime.figures import LOOKS, PLAIN, line_of
+from fedlib.reproduction.mime.figures import LOOKS, PLAIN
+from fedlib.reproduction.mime.tables import line_of
 from fedlib.results import reading
 from fedlib.results.files import open_runs, run_files
 from fedlib.results.selection import late

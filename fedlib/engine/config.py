@@ -66,11 +66,14 @@ class RunConfig:
         """A JSON-able dict, with the format version; without ``eval_last`` where it is 1, as in the
         runs from before it was there.
         """
+        plain: dict[str, Any] = json.loads(json.dumps(self._parts(), default=_plain))
+        return plain
+
+    def _parts(self) -> dict[str, Any]:
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.eval_last == 1:
             del parts["eval_last"]
-        plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **parts}, default=_plain))
-        return plain
+        return {"format": FORMAT, **parts}
 
     @cached_property
     def digest(self) -> str:
@@ -85,9 +88,11 @@ class RunConfig:
     @cached_property
     def setting(self) -> str:
         """The canonical JSON without seeds and data: what runs of one setting share."""
-        plain = self.as_dict()
-        del plain["seeds"], plain["task"]["seed"], plain["task"]["data"]
-        return json.dumps(plain, sort_keys=True)
+        parts = self._parts()
+        del parts["seeds"]
+        left_out = ("seed", "data")
+        parts["task"] = {name: part for name, part in self.task.items() if name not in left_out}
+        return json.dumps(parts, sort_keys=True, default=_plain)
 
     def program(self) -> tuple[Any, ...]:
         """What rows of one program must share, besides task and the method's structure."""

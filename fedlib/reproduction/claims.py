@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedlib import papers, plans
+from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import require_known
 from fedlib.reproduction import answers
@@ -75,7 +75,7 @@ class Verdict:
     @property
     def claim(self) -> dict[str, Any]:
         """What is claimed, of :func:`fedlib.papers.claims`."""
-        return next(claim for claim in papers.claims() if claim["id"] == self.id)
+        return _stated()[self.id]
 
     @property
     def reason(self) -> str:
@@ -141,6 +141,12 @@ class Verdict:
         return [
             part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="    ")
         ]
+
+
+@cache
+def _stated() -> dict[str, dict[str, Any]]:
+    """The claims by their ids."""
+    return {claim["id"]: claim for claim in papers.claims()}
 
 
 def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]]) -> Verdict:
@@ -265,7 +271,7 @@ def judge(
     @cache
     def runs_of(notebook: str, parts: tuple[str, ...]) -> list[History]:
         # A preset's plan need not have all parts: what is missing is found when measuring.
-        requests = plans.requests(notebook, preset, seed)
+        requests = known.planned(notebook, preset, seed)
         requests = [request for request in requests if not parts or request.part in parts]
         if train:
             return answers.answer(store, requests, preset, **execution)

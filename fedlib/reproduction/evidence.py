@@ -209,7 +209,7 @@ def numbers(
     keys = {"task": "task", "algorithm": "algorithm", **(columns or {})}
     histories = list(histories)
     split = reading.split_of(*histories)
-    rows = []
+    rows, curves = [], []
     for setting, runs in winners(histories, *keys.values(), score=score).items():
         for run in runs:
             rounds = run.config.rounds
@@ -221,15 +221,17 @@ def numbers(
                 }
             last = max(at[-1] for at, _ in points.values())
             start = min(rounds - window(run), last - 1)
-            told = dict(zip(keys, setting, strict=True)) | {"seed": run.config.seeds["init"]}
+            named = dict(zip(keys, setting, strict=True)) | {"seed": run.config.seeds["init"]}
             for name, (at, value) in points.items():
-                rows.append(
-                    {**told, "metric": name, "round": at, "value": value, "late": at > start}
-                )
+                rows.append({**named, "metric": name})
+                curves.append((at, value, at > start))
     if not rows:
         raise Missing("runs")
-    frame = pd.DataFrame(rows).explode(["round", "value", "late"], ignore_index=True)
-    return frame.astype({"round": int, "value": float, "late": bool})
+    frame = pd.DataFrame(rows)
+    frame = frame.loc[np.repeat(frame.index, [len(at) for at, *_ in curves])]
+    whole = map(np.concatenate, zip(*curves, strict=True))
+    measured = dict(zip(("round", "value", "late"), whole, strict=True))
+    return frame.reset_index(drop=True).assign(**measured)
 
 
 def per(*keys: str, **columns: Key) -> partial[pd.DataFrame]:
@@ -343,7 +345,7 @@ def _paired(values: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
             there = values.iloc[place].dropna().to_numpy()
             parts[place] = [part.mean() for part in np.array_split(there, least)]
         values = pd.DataFrame(parts, values.index, pd.RangeIndex(least, name="round"))
-    return values.T.fillna(mean).T
+    return values.T.fillna(mean).T if values.isna().any(axis=None) else values
 
 
 def one(table: pd.DataFrame, setting: Hashable) -> pd.Series:

@@ -65,6 +65,8 @@ class Index:
         # By what a request says at once; then by the task's own hyperparameters, and the method.
         self._placed: dict[tuple[Any, ...], dict[str, dict[str, list[Run]]]] = {}
         self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
+        # By the identity of a request, which lives on here, for as many figures and claims.
+        self._found: dict[int, tuple[Request, dict[str, Run]]] = {}
         for run in {run.config.digest: run for run in runs}.values():
             named = run.config.algorithm in algorithms.METHODS and "version" not in run.config.task
             if named and "hyperparameters" in run.meta:
@@ -127,6 +129,15 @@ class Index:
                 candidates += methods.get(_text(method), ())
         return sorted(filter(fits, candidates), key=merit, reverse=True)
 
+    def _on_each_data_set(self, request: Request, preset: str) -> dict[str, Run]:
+        """Of the runs that a request may mean the first on each data set, looked for once."""
+        if id(request) not in self._found:
+            runs: dict[str, Run] = {}
+            for run in self.asked(request, preset):
+                runs.setdefault(_data_of(request, run), run)
+            self._found[id(request)] = request, runs
+        return self._found[id(request)][1]
+
     def plan(
         self, requests: Sequence[Request], preset: str, single: bool = True, whole: bool = False
     ) -> list[History]:
@@ -143,16 +154,11 @@ class Index:
         def method(request: Request) -> tuple[str, str, str]:
             return request.part, request.task_key(preset), request.algorithm
 
-        asked = [(request, self.asked(request, preset)) for request in requests]
-        counts: Counter[tuple[str, str]] = Counter()
-        for request, runs in asked:
-            counts.update([*dict.fromkeys((request.task, _origin(request, run)) for run in runs)])
+        found = [(request, self._on_each_data_set(request, preset)) for request in requests]
+        counts = Counter((request.task, data) for request, runs in found for data in runs)
         # Of each task the commonest; of several the one that comes first.
-        origins = dict(pair for pair, _ in reversed(counts.most_common()))
-        answers = [
-            (request, next((r for r in runs if _origin(request, r) == origins[request.task]), None))
-            for request, runs in asked
-        ]
+        chosen = dict(pair for pair, _ in reversed(counts.most_common()))
+        answers = [(request, runs.get(chosen.get(request.task, ""))) for request, runs in found]
         lacking = {method(request) for request, run in answers if run is None and not single}
         there = [(r, run) for r, run in answers if run is not None and method(r) not in lacking]
         parts = {(request.task, request.part) for request, _ in there}
@@ -165,11 +171,11 @@ class Index:
         ]
 
 
-def _origin(request: Request, run: Run) -> str:
+def _data_of(request: Request, run: Run) -> str:
     """Which data a run is on, as far as its request leaves that open."""
     task = run.config.task
     left = [task["options"].get(key) for key in ("data", "clients") if key not in request.options]
-    return _text([*left, task["stand_in"], task["data"] in LOSSY])
+    return str([*left, task["stand_in"], task["data"] in LOSSY])
 
 
 def _usual_cohort(run: Run) -> int:

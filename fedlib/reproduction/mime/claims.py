@@ -28,8 +28,7 @@ from fedlib.reproduction.evidence import (
     rounds_to,
     sampling_error,
 )
-from fedlib.reproduction.mime.figures import line_of, mu_line, mu_of
-from fedlib.reproduction.mime.table_2 import BASES, row_of
+from fedlib.reproduction.mime.tables import BASES, line_of, mu_line, mu_of, row_of
 from fedlib.results.selection import late
 
 # Of FedAvg's final accuracy: what the methods race to.

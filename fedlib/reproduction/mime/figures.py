@@ -19,6 +19,7 @@ from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.mime.base_optimizers import mime_table_5
 from fedlib.reproduction.mime.table_2 import mime_table_2
+from fedlib.reproduction.mime.tables import line_of, mu_line, mu_of
 from fedlib.results.reading import hyperparameter, hyperparameters
 from fedlib.results.selection import winners
 
@@ -39,18 +40,6 @@ LOOKS: dict[str, style.Look] = {
 }
 SHADES = ("sky", "pink", "blue", "brown")  # of FedProx' mu
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
-
-
-def line_of(history: History) -> str:
-    """Which line of Figure 1 a run belongs to, one of :data:`LINES`; "mime_whole": none, Mime
-    whose clients all train and send gradients, too.
-    """
-    name = history.config.algorithm
-    if name != "mime":
-        return name
-    if not hyperparameter(history, "split"):
-        return "mime_whole"
-    return name if hyperparameter(history, "base") == "momentum" else "mime_sgd"
 
 
 def lines(histories: Sequence[History]) -> dict[str, list[History]]:
@@ -166,16 +155,6 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
             title = f"Test {metric}: {moved} from μ = {min(by_mu):g} to {max(by_mu):g}"
             style.titled(ax, title, scale(every) if ax is panels[0] else "", small=small(every))
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
-
-
-def mu_of(history: History) -> float:
-    """FedProx' mu; 0 for other methods."""
-    return float(hyperparameters(history).get("mu") or 0.0)
-
-
-def mu_line(history: History) -> str:
-    """``"mu 0.1"``, or ``"fedavg"`` where there is none."""
-    return f"mu {mu:g}" if (mu := mu_of(history)) else "fedavg"
 
 
 def _draw(

@@ -14,20 +14,9 @@ from fedlib.figures import style
 from fedlib.figures.curves import learning_curves
 from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing, of_task, of_these
-from fedlib.reproduction.mime.tables import BASES
+from fedlib.reproduction.mime.tables import BASES, LOOKS, row_of
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, winners
-
-LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
-
-
-def row_of(history: History) -> tuple[str, str]:
-    """A run's row of Table 2: the base optimizer of Mime, or FedAvg's server's, as ``"Adam"``; and
-    "FedAvg", "MimeLite" or "Mime".
-    """
-    names, method = {look: name for name, look in LOOKS.items()}, history.config.method
-    base = method["base" if "base" in method else "server"]["type"]
-    return str(base), names.get(history.config.algorithm, "FedAvg")
 
 
 def rows(histories: Sequence[History]) -> dict[tuple[str, str], History]:

@@ -1,4 +1,6 @@
-"""Mime's Table 2: the methods of its rows, and the cohorts that cost the same."""
+"""Mime's Table 2: the methods of its rows, and the cohorts that cost the same; to which row of it,
+and to which line of Figures 1 and 5, a run belongs.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedlib import algorithms, papers
+from fedlib.engine.history import History
 from fedlib.reproduction.tables import find
+from fedlib.results.reading import hyperparameter, hyperparameters
 
 BASES = ("SGD", "Momentum", "Adam", "Adagrad")
+LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
 
 
 def method(name: str, base: str) -> tuple[str, dict[str, Any]]:
@@ -30,3 +35,35 @@ def method(name: str, base: str) -> tuple[str, dict[str, Any]]:
 def cohort(algorithm: str, overrides: Mapping[str, Any], model_sizes: float) -> int:
     """How many clients a method can pay for in a round that sends and receives so much."""
     return algorithms.clients_for_budget(algorithms.build(algorithm, **overrides), model_sizes)
+
+
+def row_of(history: History) -> tuple[str, str]:
+    """A run's row of Table 2: the base optimizer of Mime, or FedAvg's server's, as ``"Adam"``; and
+    "FedAvg", "MimeLite" or "Mime".
+    """
+    names = {algorithm: name for name, algorithm in LOOKS.items()}
+    method = history.config.method
+    base = method["base" if "base" in method else "server"]["type"]
+    return str(base), names.get(history.config.algorithm, "FedAvg")
+
+
+def line_of(history: History) -> str:
+    """Which line of Figure 1 a run belongs to, one of :data:`LINES`; "mime_whole": none, Mime
+    whose clients all train and send gradients, too.
+    """
+    name = history.config.algorithm
+    if name != "mime":
+        return name
+    if not hyperparameter(history, "split"):
+        return "mime_whole"
+    return name if hyperparameter(history, "base") == "momentum" else "mime_sgd"
+
+
+def mu_of(history: History) -> float:
+    """FedProx' mu; 0 for other methods."""
+    return float(hyperparameters(history).get("mu") or 0.0)
+
+
+def mu_line(history: History) -> str:
+    """``"mu 0.1"``, or ``"fedavg"`` where there is none."""
+    return f"mu {mu:g}" if (mu := mu_of(history)) else "fedavg"
