@@ -28,9 +28,10 @@ def main() -> NoReturn:
         status = _status()
         try:
             print(end="", flush=True)
-        except OSError as problem:  # a full disk behind a redirection
+        except OSError as problem:  # a full disk behind a redirection, or nobody reads any more
             status = status or _fail(f"cannot print: {problem.strerror}", 1)
-            _unflushed()
+            with suppress(OSError, ValueError):  # else Python tries again at its end, and says so
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         signal.signal(signal.SIGTERM, before)
     sys.exit(status)
@@ -73,7 +74,6 @@ def _status() -> int:
         more = "; the same command goes on" if type(stop).__name__ == "Paused" else ""
         return _fail(f"{stop}{more}" if str(stop) else "interrupted", status)
     except BrokenPipeError:  # whoever read the output has read enough
-        _unflushed()
         return 1
     except OSError as problem:
         place = f"{problem.filename}: " if problem.filename else ""
@@ -87,12 +87,6 @@ def _status() -> int:
         if not place:  # a mistake of fedlib's
             raise
         return _fail(f"{type(problem).__name__}: {first_line(problem)}{place}", 2)
-
-
-def _unflushed() -> None:
-    """Let the interpreter not try again, at its end, to print what cannot be printed."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, status: int) -> int:
