@@ -66,7 +66,7 @@ class Index:
         self._placed: dict[tuple[Any, ...], dict[str, dict[str, list[Run]]]] = {}
         self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
         # By the identity of a request, which lives on here, for as many figures and claims.
-        self._found: dict[int, tuple[Request, dict[str, Run]]] = {}
+        self._found: dict[tuple[int, str], tuple[Request, dict[str, Run]]] = {}
         for run in {run.config.digest: run for run in runs}.values():
             named = run.config.algorithm in algorithms.METHODS and "version" not in run.config.task
             if named and "hyperparameters" in run.meta:
@@ -131,12 +131,13 @@ class Index:
 
     def _on_each_data_set(self, request: Request, preset: str) -> dict[str, Run]:
         """Of the runs that a request may mean the first on each data set, looked for once."""
-        if id(request) not in self._found:
+        key = id(request), preset
+        if key not in self._found:
             runs: dict[str, Run] = {}
             for run in self.asked(request, preset):
                 runs.setdefault(_data_of(request, run), run)
-            self._found[id(request)] = request, runs
-        return self._found[id(request)][1]
+            self._found[key] = request, runs
+        return self._found[key][1]
 
     def plan(
         self, requests: Sequence[Request], preset: str, single: bool = True, whole: bool = False
