@@ -68,5 +68,5 @@ def news(folder):
     for path in (folder / "train.csv", folder / "test.csv"):
         path.write_bytes(content)
         digest = sha256(content).hexdigest()
-        official.append(catalogue.File(path.name, (path.as_uri(),), digest, len(content)))
+        official.append(catalogue.File(path.name, digest, len(content), (path.as_uri(),)))
     return catalogue.Source(tuple(official))

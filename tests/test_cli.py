@@ -43,7 +43,6 @@ MISTAKES = [
     (["data", "prepare", "mnist", "--notebook", "12"], "give a data set, or --preset laptop"),
     (["data", "prepare", "--preset", "laptop", "--overwrite"], "--overwrite is for one data set"),
     (["data", "prepare", "--notebook", "99"], "unknown notebook with a plan '99'"),
-    (["data", "prepare", "mnist", "--from", "."], "there is no train-images-idx3-ubyte.gz in ."),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["reproduce", "23", "--output", "/etc/passwd"], "/etc/passwd"),
@@ -137,7 +136,10 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     (line,) = [line for line in listed if "prepare femnist_105 (86 MB)" in line]
     assert line.endswith("12 13 20 24 31 32 33 38")
     command.refused("with overwrite=True, or --overwrite", "data", "prepare", "ag_news")
-    card = command.json("data", "prepare", "ag_news", "--overwrite", "--from", str(news))
+    again = ("data", "prepare", "ag_news", "--overwrite", "--from")
+    status, _, err = command(*again, str(folder))
+    assert status == 1 and f"there is no train.csv in {folder}; it comes from file://" in err
+    card = command.json(*again, str(news))
     assert card["counts"]["train"] == 2000
     checked = command.json("data", "list", "--verify")
     assert {card["name"] for card in checked if "verified" in card} == {"ag_news", "own"}

@@ -339,6 +339,7 @@ def _prepare_all(
     """Prepare what is not yet prepared, after what that will take has been said."""
     from fedlib import datasets
     from fedlib.datasets.catalogue import editions
+    from fedlib.datasets.fetching import Absent
     from fedlib.datasets.preparing import prepare_all
 
     known, there = editions(), {}
@@ -361,7 +362,7 @@ def _prepare_all(
         if isinstance(made, dict):
             cards.append(made)
             typer.echo(f"prepared {item.name}: {_content(made)}", err=as_json)
-        elif folder and not item.recipe and not isinstance(made, Failure):
+        elif folder and not item.recipe and isinstance(made, Absent):
             what = f"left out {item.name}, which has no recipe: {made}; put it there and give the"
             ways = (
                 f"same command again, or 'fedlib data prepare {item.name}' where there is a network"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 from urllib.parse import quote
 
@@ -72,19 +71,20 @@ LOSSY = {"9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "CI
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class File:
-    """A file to download.
+    """A file of others.
 
     Attributes:
-        name: what it is called on disk.
-        urls: addresses of the same bytes, tried in this order.
-        sha256: of the file, hexadecimal.
+        name: what it is called on disk; of a repository's file the path there.
+        sha256: of the file, hexadecimal; empty: not known beforehand.
         size: in bytes; rough where it was not published.
+        urls: addresses of the same bytes, tried in this order; of a repository's file they follow
+            from its path.
     """
 
     name: str
-    urls: tuple[str, ...]
     sha256: str
     size: int
+    urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -110,15 +110,6 @@ class Source:
 
 
 SOURCES = {name: Source(**source) for name, source in read_toml("datasets/sources.toml").items()}
-
-
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
-class Listed:
-    """A file of a repository: its path there, its size, and its SHA-256."""
-
-    path: str
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -155,14 +146,14 @@ class Repository:
     repo: str
     commit: str
     licence: str
-    files: tuple[Listed, ...] = ()
+    files: tuple[File, ...] = ()
     tree: Tree | None = None
     note: str = ""
 
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return self.tree.bytes if self.tree else sum(file.bytes for file in self.files)
+        return self.tree.bytes if self.tree else sum(file.size for file in self.files)
 
     @property
     def archive(self) -> str:
@@ -176,10 +167,10 @@ class Repository:
         """
         folder = self.repo.replace("/", "+")
         if self.tree:
-            return [File(f"{folder}.tar.gz", (self.archive,), "", self.size)]
+            return [File(f"{folder}.tar.gz", "", self.size, (self.archive,))]
         raw = f"https://raw.githubusercontent.com/{self.repo}/{self.commit}"
         return [
-            File(f"{folder}/{file.path}", (f"{raw}/{quote(file.path)}",), file.sha256, file.bytes)
+            File(f"{folder}/{file.name}", file.sha256, file.size, (f"{raw}/{quote(file.name)}",))
             for file in self.files
         ]
 
@@ -280,12 +271,11 @@ def edition_for(preset: str, names: Sequence[str]) -> Edition | None:
     return min(theirs, key=rank, default=None)
 
 
-@cache
-def _by_fingerprint() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, recipe in RECIPES.items():
-        found |= dict.fromkeys((recipe.card, *recipe.tasks), name)
-    return found
+_BY_FINGERPRINT = {
+    fingerprint: name
+    for name, recipe in RECIPES.items()
+    for fingerprint in (recipe.card, *recipe.tasks)
+}
 
 
 def edition_of(fingerprint: str) -> str | None:
@@ -293,4 +283,4 @@ def edition_of(fingerprint: str) -> str | None:
 
     None: another one.
     """
-    return _by_fingerprint().get(fingerprint)
+    return _BY_FINGERPRINT.get(fingerprint)

@@ -14,16 +14,14 @@ import html
 import io
 import json
 import math
-import pickle
 import re
-import struct
 import xml.etree.ElementTree as ET
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+import torch
 
 from fedlib.datasets import npy
 from fedlib.datasets.catalogue import CATALOGUE
@@ -78,8 +76,7 @@ def mnist(contents: Contents) -> Made:
                 found[int(name.removesuffix(".png"))] = (int(label), content)
         rows = [found[number] for number in range(len(found))]
         table = gzip.decompress(contents["writers"][f"qmnist-{split}-labels-idx2-int.gz"])
-        shape = struct.unpack(">II", table[4:12])
-        numbers = np.frombuffer(table, ">i4", offset=12).reshape(shape)[: len(rows)]
+        numbers = np.frombuffer(table, ">i4", offset=12).reshape(-1, 8)[: len(rows)]
         arrays[f"{split}_x"] = np.stack([_picture(content) for _, content in rows])
         arrays[f"{split}_y"] = np.array([label for label, _ in rows], np.int64)
         if (numbers[:, 0] != arrays[f"{split}_y"]).any():
@@ -175,34 +172,18 @@ def _dealt(cells: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
     return out
 
 
-class _Arrays(pickle.Unpickler):
-    """What unpickles NumPy's arrays, and refuses everything else, which could be any program."""
-
-    _known: ClassVar[dict[tuple[str, str], Any]] = {
-        ("multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
-        ("multiarray", "scalar"): np._core.multiarray.scalar,  # type: ignore[attr-defined]
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-        ("_codecs", "encode"): codecs.encode,
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        known = self._known.get((module.rpartition(".")[2], name))
-        if known is None or module.partition(".")[0] not in ("numpy", "_codecs"):
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of an array")
-        return known
-
-
 def _sequences(contents: Contents) -> dict[str, np.ndarray]:
     """The labels of both splits of a CIFAR, in official order.
 
-    CIFAR-N's file is PyTorch's zip of a pickled dict of arrays, ``clean_label`` among them.
+    CIFAR-N's file is PyTorch's of a dict of NumPy's arrays, ``clean_label`` among them. Nothing but
+    arrays is unpickled, as anything else could be any program.
     """
-    with zipfile.ZipFile(io.BytesIO(_only(contents["train labels"]))) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
-        train = _Arrays(io.BytesIO(archive.read(name))).load()["clean_label"]
+    array, older = np._core.multiarray._reconstruct, "numpy.core.multiarray._reconstruct"  # type: ignore[attr-defined]
+    parts = [np.ndarray, np.dtype, type(np.dtype(np.int64)), array, (array, older)]
+    with torch.serialization.safe_globals(parts):
+        train = torch.load(io.BytesIO(_only(contents["train labels"])), weights_only=True)
     test = np.load(io.BytesIO(_only(contents["test labels"])), allow_pickle=False)
-    return {"train": np.asarray(train).astype(np.int64), "test": test.astype(np.int64)}
+    return {"train": np.asarray(train["clean_label"], np.int64), "test": test.astype(np.int64)}
 
 
 # ----------------------------------------------------------------------------------------- texts

@@ -1,9 +1,9 @@
 """Files of others: from their addresses or from a folder, and read only with the right SHA-256.
 
 A folder of raw files, and one that a user gives, have the same form: an official file lies in
-``<data set>/`` or directly there; of a repository ``owner/name`` the files lie, by their paths, in
-``owner+name/``, ``owner/name/``, ``name/`` or ``name-<commit>/``, which may be a git clone, or the
-same name with ``.tar.gz``, ``.tgz`` or ``.zip`` is an archive of them.
+``<data set>/``, in the user's folder also directly; of a repository ``owner/name`` the files lie,
+by their paths, in ``owner+name/``, ``owner/name/``, ``name/`` or ``name-<commit>/``, which may be a
+git clone, or the same name with ``.tar.gz``, ``.tgz`` or ``.zip`` is an archive of them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import subprocess
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fedlib import files
 from fedlib.datasets.catalogue import File, Repository
-from fedlib.errors import Error, Failure, first_line
+from fedlib.errors import Failure, first_line
 
 # How long a server may say nothing.
 SECONDS = 60.0
@@ -36,8 +35,8 @@ Contents = dict[str, bytes]  # of a repository's files, by path
 Advance = Callable[[int], Any]  # is told how many bytes are done
 
 
-class NotDownloaded(Failure):
-    """No address of a file has it."""
+class Absent(Failure):
+    """A file is not there: not in the user's folder, or at none of its addresses."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Shelf:
     """Where files come from and lie.
 
     Attributes:
-        raw: an existing folder for what is downloaded.
+        raw: a folder for what is downloaded.
         given: the user's folder; nothing is downloaded then.
         advance: called with bytes that are downloaded, or were there and are read.
     """
@@ -54,67 +53,56 @@ class Shelf:
     given: Path | None = None
     advance: Advance = lambda count: None
 
+    def missing(self, wanted: Sequence[File], folder: str = "") -> list[File]:
+        """What is still to be downloaded of some files into a folder of the raw ones."""
+        if self.given is not None:
+            return []
+        return [file for file in wanted if not (self.raw / folder / file.name).exists()]
+
     def official(self, data: str, file: File) -> Path:
         """An official file of a data set, checked.
 
         Raises:
-            Error: the user's folder lacks it.
-            NotDownloaded: it cannot be downloaded.
+            Absent: the user's folder lacks it, or it cannot be downloaded.
             Failure: its SHA-256 is wrong.
         """
-        if self.given is None:
-            path = self.raw / data / file.name
-            if not path.exists():
-                download(file, path, self.advance)
-                return path
-        else:
-            path = next(filter(Path.is_file, self._places(data, file)), Path())
-            if path == Path():
-                raise Error(
+        path = (self.given or self.raw) / data / file.name
+        if self.given is not None and not path.is_file():
+            path = self.given / file.name
+            if not path.is_file():
+                raise Absent(
                     f"there is no {file.name} in {self.given}; it comes from {file.urls[0]}"
                 )
+        elif not path.exists():
+            download(file, path, self.advance)
+            return path
         with open(path, "rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        _require(sha256, file.sha256, str(path), file.urls[0])
+        if sha256 != file.sha256:
+            raise _other(str(path), sha256, file)
         self.advance(file.size)
         return path
-
-    def holds(self, data: str, file: File) -> bool:
-        """Whether an official file lies in the user's folder."""
-        return any(map(Path.is_file, self._places(data, file)))
-
-    def _places(self, data: str, file: File) -> list[Path]:
-        given = self.given or self.raw
-        return [given / data / file.name, given / file.name]
-
-    def missing(self, source: Repository) -> list[File]:
-        """What is still to be downloaded of a repository."""
-        if self.given is not None:
-            return []
-        return [file for file in source.downloads() if not (self.raw / file.name).exists()]
 
     def repository(self, source: Repository) -> Contents:
         """The files that a recipe takes from a repository, checked.
 
         Raises:
-            Error: the user's folder lacks them.
-            NotDownloaded: they cannot be downloaded.
+            Absent: the user's folder lacks them, or they cannot be downloaded.
             Failure: they are others.
         """
-        fresh = 0
-        for file in self.missing(source):
+        missing = self.missing(source.downloads())
+        for file in missing:
             download(file, self.raw / file.name, self.advance)
-            fresh += file.size
         place = _place(self.given or self.raw, source)
         contents = _tree(place, source) if source.tree else _listed(place, source)
-        self.advance(source.size - fresh)
+        self.advance(source.size - sum(file.size for file in missing))
         return contents
 
 
-def _require(sha256: str, expected: str, what: str, address: str) -> None:
-    if sha256 != expected:
-        wrong = f"{what} has SHA-256 {sha256}, expected {expected}: nothing was prepared"
-        raise Failure(f"{wrong}; remove it, it comes from {address}")
+def _other(what: str, sha256: str, file: File) -> Failure:
+    """The error for a file that is not the one that is wanted."""
+    wrong = f"{what} has SHA-256 {sha256}, expected {file.sha256}: nothing was prepared"
+    return Failure(f"{wrong}; remove it, it comes from {file.urls[0]}")
 
 
 # ---------------------------------------------------------------------------------- repositories
@@ -129,26 +117,25 @@ def _place(folder: Path, source: Repository) -> Path:
             if (folder / f"{stem}{ending}").exists():
                 return folder / f"{stem}{ending}"
     ways = f"a folder {stems[0]} with its files, a clone, or {stems[0]}.tar.gz"
-    raise Error(f"there is no {source.repo} in {folder}: put there {ways} from {source.archive}")
+    raise Absent(f"there is no {source.repo} in {folder}: put there {ways} from {source.archive}")
 
 
 def _listed(place: Path, source: Repository) -> Contents:
-    """The listed files of a repository."""
-    found = {}
-    wanted = {file.path: file for file in source.files}
-    if place.is_dir() and not _git(place, source):
-        found = {path: (place / path).read_bytes() for path in wanted if (place / path).is_file()}
-    else:
-        names = "|".join(map(re.escape, wanted))
-        found = dict(_members(place, source, re.compile(rf"(?:^|/)({names})$")))
+    """The listed files of a repository: of several at one path the one with the right SHA-256."""
+    wanted = dict(zip([file.name for file in source.files], source.downloads(), strict=True))
+    found: dict[str, tuple[str, bytes]] = {}
+    names = "|".join(map(re.escape, wanted))
+    for path, content in _members(place, source, re.compile(rf"(?:^|/)({names})$")):
+        sha256 = hashlib.sha256(content).hexdigest()
+        if path not in found or sha256 == wanted[path].sha256:
+            found[path] = sha256, content
     for path, file in wanted.items():
-        address = source.downloads()[list(wanted).index(path)].urls[0]
         if path not in found:
-            what = f"there is no {path} in {place}; it comes from {address}"
-            raise Error(f"{what}, of the commit {source.commit}")
-        sha256 = hashlib.sha256(found[path]).hexdigest()
-        _require(sha256, file.sha256, f"{path} in {place}", address)
-    return {path: found[path] for path in wanted}
+            what = f"there is no {path} in {place}; it comes from {file.urls[0]}"
+            raise Absent(f"{what}, of the commit {source.commit}")
+        if found[path][0] != file.sha256:
+            raise _other(f"{path} in {place}", found[path][0], file)
+    return {path: found[path][1] for path in wanted}
 
 
 def _tree(place: Path, source: Repository) -> Contents:
@@ -164,26 +151,11 @@ def _tree(place: Path, source: Repository) -> Contents:
             break
     order = sorted(found, key=str.encode)
     lines = (f"{hashlib.sha256(found[path]).hexdigest()}  {path}\n" for path in order)
-    sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
-    if sha256 != tree.sha256:
+    if hashlib.sha256("".join(lines).encode()).hexdigest() != tree.sha256:
         what = f"{place} has {len(found):,} files {tree.pattern!r} that are not the {tree.files:,}"
         why = f"of the commit {source.commit} of {source.repo}: nothing was prepared"
         raise Failure(f"{what} {why}; remove it, it comes from {source.archive}")
     return {path: found[path] for path in order}
-
-
-def _git(place: Path, source: Repository) -> list[str]:
-    """The git command for a clone that has the commit; empty: it is none, or has not."""
-    folders = [folder for folder in (place / ".git", place) if (folder / "HEAD").exists()]
-    for folder in folders[:1]:
-        command = ["git", f"--git-dir={folder.absolute()}"]
-        try:
-            asked = [*command, "cat-file", "-e", f"{source.commit}^{{commit}}"]
-            if subprocess.run(asked, capture_output=True).returncode == 0:
-                return command
-        except OSError:  # there is no git: its files may be the right ones
-            continue
-    return []
 
 
 def _members(
@@ -191,8 +163,8 @@ def _members(
 ) -> Iterator[tuple[str, bytes]]:
     """Path (the pattern's group) and content of what matches in a folder, clone or archive."""
     try:
-        if place.is_dir() and (git := _git(place, source)):
-            yield from _of_git(git, source.commit, wanted)
+        if place.is_dir() and (blobs := _blobs(place, source.commit)):
+            yield from _of_git(place, blobs, wanted)
         elif place.is_dir():
             for folder, _, names in os.walk(place):
                 for name in names:
@@ -201,39 +173,48 @@ def _members(
                         yield match[1], path.read_bytes()
         elif place.suffix == ".zip":
             with zipfile.ZipFile(place) as archive:
-                for member in archive.infolist():
-                    if match := wanted.search(member.filename):
-                        yield match[1], archive.read(member)
+                for name in archive.namelist():
+                    if match := wanted.search(name):
+                        yield match[1], archive.read(name)
         else:
-            yield from _of_tar(tarfile.open(place, "r|gz"), wanted)
+            with tarfile.open(place, "r|gz") as tar:
+                for member in tar:
+                    match = wanted.search(member.name)
+                    if match and (content := tar.extractfile(member)):
+                        yield match[1], content.read()
     except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
         raise Failure(f"{place} cannot be read: {first_line(error)}; remove it") from None
 
 
-def _of_git(git: list[str], commit: str, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    listing = subprocess.run([*git, "ls-tree", "-rz", commit], capture_output=True).stdout
-    entries = [entry.split("\t", 1) for entry in listing.decode(errors="replace").split("\0")[:-1]]
-    found = [
-        (match[1], about.split()[2]) for about, path in entries if (match := wanted.search(path))
-    ]
-    asked = "".join(f"{blob}\n" for _, blob in found).encode()
-    told = subprocess.run([*git, "cat-file", "--batch"], input=asked, capture_output=True).stdout
-    stream = io.BytesIO(told)
-    for path, _ in found:
-        *_, size = stream.readline().split()
+def _git(place: Path, *words: str, told: str = "") -> bytes:
+    """What git says of a clone; nothing where it cannot, or there is none."""
+    folder = place / ".git" if (place / ".git").exists() else place
+    command = ["git", f"--git-dir={folder.absolute()}", *words]
+    try:
+        return subprocess.run(command, input=told.encode(), capture_output=True).stdout
+    except OSError:  # the files in the folder may be the right ones
+        return b""
+
+
+def _blobs(place: Path, commit: str) -> dict[str, str]:
+    """The blobs of a clone's commit by their paths; none where it lacks it or is no clone."""
+    listing = _git(place, "ls-tree", "-rz", commit).decode(errors="replace")
+    entries = [entry.split("\t", 1) for entry in listing.split("\0")[:-1]]
+    return {path: about.split()[2] for about, path in entries}
+
+
+def _of_git(
+    place: Path, blobs: dict[str, str], wanted: re.Pattern[str]
+) -> Iterator[tuple[str, bytes]]:
+    matches = [(match[1], blob) for path, blob in blobs.items() if (match := wanted.search(path))]
+    asked = "".join(f"{blob}\n" for _, blob in matches)
+    stream = io.BytesIO(_git(place, "cat-file", "--batch", told=asked))
+    for path, _ in matches:
+        *_, size = stream.readline().split() or [b""]
         if not size.isdigit():
             raise OSError(f"the clone lacks {path}")
         yield path, stream.read(int(size))
         stream.read(1)
-
-
-def _of_tar(archive: tarfile.TarFile, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes]]:
-    with archive:
-        for member in archive:
-            match = wanted.search(member.name)
-            content = archive.extractfile(member) if match and member.isfile() else None
-            if match and content:
-                yield match[1], content.read()
 
 
 # ------------------------------------------------------------------------------------- downloads
@@ -246,7 +227,7 @@ def download(file: File, path: Path, advance: Advance = lambda count: None) -> N
     there where the server can.
 
     Raises:
-        NotDownloaded: no address has it, or what came has another SHA-256.
+        Absent: no address has it, or what came has another SHA-256.
     """
     reasons: dict[str, str] = {}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,21 +235,19 @@ def download(file: File, path: Path, advance: Advance = lambda count: None) -> N
     for url in file.urls:
         try:
             sha256 = _receive(url, part, advance)
-        except HTTPError as error:
-            if error.code == 416:  # there is nothing after what was there
+        except (OSError, HTTPException, ValueError) as error:
+            if getattr(error, "code", None) == 416:  # there is nothing after what was there
                 files.remove(part)
             reasons[url] = first_line(error)
-        except (OSError, HTTPException, ValueError) as error:
-            reasons[url] = first_line(error)
-        else:
-            if sha256 == file.sha256 or not file.sha256:
-                os.replace(part, path)
-                return
-            files.remove(part)
-            reasons[url] = f"what came has SHA-256 {sha256}, expected {file.sha256}"
+            continue
+        if sha256 == file.sha256 or not file.sha256:
+            os.replace(part, path)
+            return
+        files.remove(part)
+        reasons[url] = f"what came has SHA-256 {sha256}, expected {file.sha256}"
     tried = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
     other = "try again, or download it by hand and give its folder with --from"
-    raise NotDownloaded(f"cannot download {tried}: nothing was prepared; {other}")
+    raise Absent(f"cannot download {tried}: nothing was prepared; {other}")
 
 
 def _receive(url: str, part: Path, advance: Advance) -> str:

@@ -50,7 +50,7 @@ def offer(tmp_path, monkeypatch):
             path, content = tmp_path / "offered" / file.name, files[file.name]
             path.write_bytes(content)
             sha256 = hashlib.sha256(content).hexdigest()
-            offered.append(catalogue.File(file.name, (path.as_uri(),), sha256, len(content)))
+            offered.append(catalogue.File(file.name, sha256, len(content), (path.as_uri(),)))
         small = dataclasses.replace(original, files=tuple(offered), unpacked=1000, prepared=1000)
         monkeypatch.setitem(catalogue.SOURCES, name, small)
         return small

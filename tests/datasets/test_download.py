@@ -62,7 +62,7 @@ def site(tmp_path):
 
 def fetch(folder, *urls):
     folder.mkdir(exist_ok=True)
-    wanted = File("data.bin", urls, hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
+    wanted = File("data.bin", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), urls)
     return Shelf(folder).official("own", wanted)
 
 

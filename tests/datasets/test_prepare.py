@@ -261,7 +261,7 @@ def test_files_from_a_folder(root, offer, tmp_path):
     given.mkdir()
     for name, content in list(files.items())[:-1]:
         (given / name).write_bytes(content)
-    refused(Error, "there is no t10k-labels-idx1-ubyte.gz in", "mnist", root, from_folder=given)
+    refused(Failure, "there is no t10k-labels-idx1-ubyte.gz in", "mnist", root, from_folder=given)
     assert not left(root)
     last = given / "t10k-labels-idx1-ubyte.gz"
     last.write_bytes(b"other")

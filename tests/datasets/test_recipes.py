@@ -15,7 +15,9 @@ import tarfile
 import tomllib
 import urllib.error
 import zipfile
+from dataclasses import replace
 from math import prod
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -27,19 +29,10 @@ from PIL import Image
 import fedlib
 from fedlib import datasets, paths
 from fedlib.datasets import fetching
-from fedlib.datasets.catalogue import (
-    CATALOGUE,
-    RECIPES,
-    Listed,
-    Recipe,
-    Repository,
-    Tree,
-    edition_of,
-)
+from fedlib.datasets.catalogue import CATALOGUE, RECIPES, File, edition_of
 from fedlib.datasets.conversions import CONVERSIONS
 from fedlib.datasets.dataset import fingerprint
-from fedlib.datasets.store import write_card
-from fedlib.errors import Error, Failure
+from fedlib.errors import Failure
 from tests.datasets.conftest import holds
 
 DRAW = np.random.default_rng(0)
@@ -47,6 +40,7 @@ ROOT = Path(__file__).absolute().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="there is no ../shared/data here")
 REAL = dict(RECIPES)
+NAME = attrgetter("name")
 
 
 def sha256(content):
@@ -57,8 +51,8 @@ def sha256(content):
 def upstream(tmp_path, monkeypatch):
     """Put files in place of an edition's upstream ones: ``upstream(edition, {role: {path: ..}})``.
 
-    They lie in the folder that is returned, in ``owner+name/``; the recipe's fingerprint becomes
-    that of what the conversion makes of them now.
+    They lie in the folder that is returned, in ``owner+name/``; what comes out may have any
+    fingerprint.
     """
 
     def upstream(name, contents):
@@ -69,26 +63,18 @@ def upstream(tmp_path, monkeypatch):
                 place = folder / source.repo.replace("/", "+") / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(content)
-            fields = {"role": source.role, "repo": source.repo, "commit": source.commit}
-            fields["licence"] = source.licence
+            listed = [File(path, sha256(content), len(content)) for path, content in found.items()]
             if source.tree:
-                lines = [f"{sha256(found[path])}  {path}\n" for path in sorted(found)]
-                size = sum(map(len, found.values()))
-                whole = sha256("".join(lines).encode())
-                tree = Tree(source.tree.pattern, len(found), size, whole)
-                sources.append(Repository(tree=tree, **fields))
+                lines = "".join(
+                    f"{each.sha256}  {each.name}\n" for each in sorted(listed, key=NAME)
+                )
+                size, whole = sum(each.size for each in listed), sha256(lines.encode())
+                tree = replace(source.tree, files=len(listed), bytes=size, sha256=whole)
+                sources.append(replace(source, tree=tree))
             else:
-                listed = [Listed(path, len(x), sha256(x)) for path, x in found.items()]
-                sources.append(Repository(files=tuple(listed), **fields))
-        arrays, clients = CONVERSIONS[name](contents)
-        made, known = tmp_path / f"made_{name}", CATALOGUE[real.data]
-        made.mkdir(exist_ok=True)
-        classes = arrays.pop("classes", None)
-        card = datasets.preparing.npy.write(made, arrays, clients, known)
-        card["classes"] = card["classes"] if classes is None else classes.tolist()
-        card = write_card(made, card)
-        said = (real.data, real.title, real.about, card["fingerprint"], 1000, tuple(sources))
-        monkeypatch.setitem(RECIPES, name, Recipe(*said, real.presets))
+                sources.append(replace(source, files=tuple(listed)))
+        small = replace(real, card="", prepared=1000, sources=tuple(sources))
+        monkeypatch.setitem(RECIPES, name, small)
         return folder
 
     return upstream
@@ -255,11 +241,12 @@ def test_a_file_of_labels_that_would_run_a_program_is_refused(upstream, tmp_path
 
     contents, _, labels = cifar(CATALOGUE["cifar10"].classes, suffixed=False)
     contents |= sequences_of(labels, "cifar10")
-    folder, evil = upstream("cifar10", contents), io.BytesIO()
+    evil = io.BytesIO()
     torch.save({"clean_label": Evil()}, evil)
-    with pytest.raises(Exception, match="is no part of an array"):
-        CONVERSIONS["cifar10"](contents | {"train labels": {"x": evil.getvalue()}})
-    assert not (tmp_path / "evil").exists() and folder.is_dir()
+    contents["train labels"]["data/human.pt"] = evil.getvalue()
+    with pytest.raises(Failure, match=r"the files of 'cifar10' are not as .* UnpicklingError"):
+        prepared("cifar10", tmp_path, upstream("cifar10", contents))
+    assert not (tmp_path / "evil").exists()
 
 
 PLAY = b"""<h3>ACT I</h3><A NAME=speech1><b>FIRST LORD.</b></a>
@@ -392,12 +379,14 @@ FORMS = ("owner+name", "name", "owner/name", "name-commit", ".tar.gz", ".zip", "
 @pytest.mark.parametrize("form", FORMS)
 def test_a_repository_may_lie_in_several_forms(upstream, tmp_path, form, monkeypatch):
     images, contents = mnist()
-    folder = upstream("mnist_writers", contents)
-    recipe, sources = RECIPES["mnist_writers"], []
-    for source in recipe.sources:
+    folder, sources = upstream("mnist_writers", contents), []
+    for source in RECIPES["mnist_writers"].sources:
         place = folder / source.repo.replace("/", "+")
         owner, name = source.repo.split("/")
-        (place / "README.md").write_text("not listed")
+        for file in source.files:  # an older one elsewhere in the repository, which comes later
+            older = place / "test" / file.name
+            older.parent.mkdir(exist_ok=True)
+            older.write_bytes(b"older")
         commits = [source.commit]
         to = {
             "name": folder / name,
@@ -409,19 +398,17 @@ def test_a_repository_may_lie_in_several_forms(upstream, tmp_path, form, monkeyp
         if form.startswith("."):
             whole = packed(place, form, f"{name}-{source.commit}/" if form == ".zip" else "./")
             (folder / f"{name}{form}").write_bytes(whole)
-            place.rename(folder / "elsewhere")
-            fetching.files.remove(folder / "elsewhere")
         elif form in ("clone", "bare"):
             clone(place, commits)
-            if form == "bare":
-                (place / ".git").rename(to)
-                fetching.files.remove(place)
-        else:
+        if form == "bare":
+            (place / ".git").rename(to)
+        if form.startswith(".") or form == "bare":
+            fetching.files.remove(place)
+        elif to != place:
             place.rename(to)
-        fields = {key: getattr(source, key) for key in source.__dataclass_fields__}
-        sources.append(Repository(**{**fields, "commit": commits[-1]}))
-    fields = {key: getattr(recipe, key) for key in recipe.__dataclass_fields__}
-    monkeypatch.setitem(RECIPES, "mnist_writers", Recipe(**{**fields, "sources": tuple(sources)}))
+        sources.append(replace(source, commit=commits[-1]))
+    whole = replace(RECIPES["mnist_writers"], sources=tuple(sources))
+    monkeypatch.setitem(RECIPES, "mnist_writers", whole)
     prepared("mnist_writers", tmp_path / "root", folder)
     assert holds(datasets.load("mnist", tmp_path / "root"), train_x=images["train"])
     assert not any((tmp_path / "root" / "raw").rglob("*"))
@@ -484,8 +471,8 @@ def test_files_that_are_others_or_missing_are_refused(upstream, tmp_path):
     _, contents = mnist()
     folder, root = upstream("mnist_writers", contents), tmp_path / "root"
 
-    def refused(message, kind=Failure):
-        with pytest.raises(kind, match=message):
+    def refused(message):
+        with pytest.raises(Failure, match=message):
             prepared("mnist_writers", root, folder)
         assert not any(root.rglob("*.npy"))
 
@@ -503,20 +490,20 @@ def test_files_that_are_others_or_missing_are_refused(upstream, tmp_path):
     table.write_bytes(whole[:-1])
     refused(f"{table.name} in .* has SHA-256 .*, expected .*: nothing was prepared")
     table.unlink()
-    refused(f"there is no {table.name} in .*; it comes from https://raw.*", Error)
+    refused(f"there is no {table.name} in .*; it comes from https://raw.*")
     table.write_bytes(whole)
     images.rename(folder / "elsewhere")
     (folder / "mnist_png.tar.gz").write_bytes(b"no archive")
     refused("mnist_png.tar.gz cannot be read: ")
     (folder / "mnist_png.tar.gz").unlink()
-    refused("there is no dokechin/mnist_png in .*: put there a folder dokechin.mnist_png", Error)
+    refused("there is no dokechin/mnist_png in .*: put there a folder dokechin.mnist_png")
 
 
 def test_what_comes_out_otherwise_is_not_stored(upstream, tmp_path, monkeypatch):
     _, contents = mnist()
-    folder, recipe = upstream("mnist_writers", contents), RECIPES["mnist_writers"]
-    fields = {key: getattr(recipe, key) for key in recipe.__dataclass_fields__}
-    monkeypatch.setitem(RECIPES, "mnist_writers", Recipe(**{**fields, "card": "0" * 64}))
+    folder = upstream("mnist_writers", contents)
+    wrong = replace(RECIPES["mnist_writers"], card="0" * 64)
+    monkeypatch.setitem(RECIPES, "mnist_writers", wrong)
     with pytest.raises(Failure, match=r"'mnist_writers' came out with fingerprint .* expected"):
         prepared("mnist_writers", tmp_path / "root", folder)
     assert not datasets.prepared(tmp_path / "root")
@@ -581,7 +568,7 @@ def test_recipes_are_those_that_were_checked_with_the_packs_arrays():
         mine = ours[recipe["card"]]
         for source, checked in itertools.zip_longest(mine.sources, recipe["sources"]):
             assert (source.repo, source.commit) == (checked["repo"], checked["commit"])
-            files = [{"path": f.path, "bytes": f.bytes, "sha256": f.sha256} for f in source.files]
+            files = [{"path": f.name, "bytes": f.size, "sha256": f.sha256} for f in source.files]
             listed = [{**file, "blob": 0} for file in checked.get("files", ())]
             assert [{**file, "blob": 0} for file in files] == listed, name
             if source.tree:
