@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedlib.figures import plot
     from fedlib.optimizers import client, server
     from fedlib.optimizers import mime as base
-    from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
+    from fedlib.optimizers.client import SGD, SGDM, SPS, ClippedSGD, DeltaSGD
     from fedlib.tasks import (
         ClientData,
         Task,
@@ -45,7 +45,7 @@ _NAMES = {
     "engine": "History RunConfig evaluate grid predict run",
     "errors": "Error",
     "figures": "plot",
-    "optimizers.client": "DeltaSGD SGD SGDM SPS",
+    "optimizers.client": "ClippedSGD DeltaSGD SGD SGDM SPS",
     "tasks": "ClientData Task from_datasets image_task load_task quadratic_task table_task "
     "text_task",
 }

@@ -19,8 +19,9 @@ from fedlib.arguments import Numbers, called, check_fields, checked, shown
 from fedlib.errors import Error, first_line
 from fedlib.items import read_items
 
-# Changes that NumPy makes in place are seen in tensors of up to this many bytes.
-SMALL = 2**19
+# Changes that NumPy makes in place are seen in tensors of up to this many bytes; in larger ones in
+# every n-th of their numbers, so many in all.
+SMALL, SAMPLE = 2**19, 2**12
 # Aggregation weights that float32 holds, and their sums.
 WEIGHTS = 1e-30, 1e30
 
@@ -139,10 +140,15 @@ class ClientData:
         return hashlib.sha256(repr((sha.hexdigest(), self.ids)).encode()).hexdigest()
 
     def contents(self) -> list[Any]:
-        """What shows that something here was changed: by torch, or, if it is small, by NumPy."""
+        """What shows that something here was changed: by torch, or by NumPy, of large data where it
+        changes more than a few.
+        """
         changes = [tensor._version for tensor in (self.x, self.y)]
-        small = [t for t in (self.x, self.y, self.index) if t.nbytes <= SMALL]
-        return [id(self), changes, [zlib.crc32(as_bytes(t)) for t in small], repr(self.ids)]
+        changes += [zlib.crc32(array.data) for array in (self.starts, self.sizes)]
+        for tensor in (self.x, self.y, self.index):
+            step = 1 if tensor.nbytes <= SMALL else -(-tensor.numel() // SAMPLE)
+            changes.append(zlib.crc32(as_bytes(tensor.reshape(-1)[::step])))
+        return [id(self), changes, repr(self.ids)]
 
     @classmethod
     @checked

@@ -273,7 +273,7 @@ class Task:
     @property
     def described(self) -> bool:
         """Whether it is the catalogue's task, and nothing in it was changed in place: neither its
-        dicts nor its data, by torch or, where these are small, through NumPy.
+        dicts nor its data, by torch or through NumPy (of large data a sample is looked at).
         """
         return self._seal is not None and self._seal == self._contents()
 

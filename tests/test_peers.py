@@ -1,9 +1,11 @@
 """What users of other libraries find: data sets a client, predictions, callbacks."""
 
+import copy
 import dataclasses
 import io
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from torch.utils.data import TensorDataset as Tensors
 from tqdm import tqdm
 
 import fedlib
+from fedlib.results import Store
 from tests.refusals import refused
 
 X = torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
@@ -143,7 +146,12 @@ def test_predictions_are_of_the_test_examples_with_targets_and_clients():
     right = (outputs.argmax(1) == outputs.targets).double().mean()
     assert float(right) == pytest.approx(history.series("accuracy").iloc[-1])
     assert type(outputs.softmax(1)) is type(outputs[:, 1]) is torch.Tensor  # whose rows may differ
-    assert fedlib.predict(one, history.params, X[:7].numpy()).targets is None
+    copied = copy.deepcopy(outputs)
+    assert torch.equal(copied, outputs) and copied.clients.tolist() == outputs.clients.tolist()
+    for x in (X.numpy(), X.tolist(), pd.DataFrame(X.numpy())):  # inputs of one's own
+        given = fedlib.predict(one, history.params, x)
+        assert torch.equal(given[places], outputs) and given.targets is None
+    refused(r"x has 1 axes .* 2; give \[N, ...\]", fedlib.predict, one, history.params, X[0])
 
 
 def test_a_model_made_with_less_precision_keeps_what_it_learned():
@@ -187,6 +195,24 @@ def test_a_callback_sees_every_round_and_may_end_the_run(tmp_path):
     given = {"rounds": 4, "eval_every": 3, "callback": look}
     ended = fedlib.run(task(), "fedadam", **given)  # in the last round, which ends anyway
     assert ended.series("loss").index.tolist() == [0, 3, 4] and "stopped" not in ended.meta
+
+
+def test_a_grid_calls_back_for_each_configuration_and_a_store_for_what_it_trains(tmp_path):
+    seen, store = [], Store(tmp_path, published=[])
+
+    def look(history):
+        seen.append((history.config.method["client"]["lr"], int(history.frame["round"].max())))
+        return len(seen) > 3
+
+    given = {"rounds": 9, "client_lr": [0.1, 0.2], "callback": look}
+    frame = fedlib.grid(task(), "fedavg", **given)
+    rounds = [(lr, done) for done in (1, 2, 3) for lr in (0.1, 0.2)]
+    assert seen == rounds and frame["round"].max() == 3  # it said True of one only before
+    run = partial(store.run, task(version="1"), "fedavg", rounds=2)
+    assert run(callback=lambda _: True).meta["stopped"] == 1 and not store.stored()
+    seen.clear()
+    assert run(callback=look).frame.equals(run(callback=look).frame) and len(seen) == 2
+    assert len(store.stored()) == 1
 
 
 @pytest.mark.parametrize("answer", [None, False, 0, np.False_, ""])

@@ -70,6 +70,7 @@ METHODS: dict[str, Callable[[], Algorithm]] = {
 CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
     "sgd": clients.SGD,
     "sgdm": clients.SGDM,
+    "clipped_sgd": clients.ClippedSGD,
     "adam": clients.Adam,
     "adagrad": clients.Adagrad,
     "sps": clients.SPS,
@@ -200,6 +201,15 @@ def require_override(name: str, key: str, known: Iterable[str]) -> None:
         Error: another one, which may be meant as a keyword.
     """
     if key not in (known := list(known)):
+        owners = [
+            repr(owner)
+            for owner, kind in CLIENT_OPTIMIZERS.items()
+            if "client_optimizer" in known
+            and key in {field.name for field in dataclasses.fields(kind)} - {"lr"}
+        ]
+        if owners:
+            where = f"it is of client_optimizer={' or '.join(owners)}"
+            raise Error(f"unknown override for {name} {key!r}: {where}")
         raise Error(f"{unknown(f'override for {name}', key, known)} (keywords or overrides={{}})")
 
 

@@ -359,7 +359,7 @@ class Program:
         return self._histories(now, **stopped), now
 
     def _asks_to_stop(self, callback: Callback, now: Progress) -> bool:
-        """Whether a callback, which is called now, says that the run shall end.
+        """Whether a callback, called now for each configuration, says that all shall end.
 
         A bar of tqdm gives True, too, where its update drew it; that is no such word.
 
@@ -367,8 +367,9 @@ class Program:
             Error: it gives neither true nor false nor None.
         """
         before = _moved()
-        answer = callback(*self._histories(now))
-        if answer is True and any(before.get(bar, n) != n for bar, n in _moved().items()):
+        answers = [callback(history) for history in self._histories(now)]
+        moved = any(before.get(bar, n) != n for bar, n in _moved().items())
+        if moved and any(answer is True for answer in answers):
             if not self.warned:
                 log.warning(
                     "callback gives True and moves a tqdm bar, whose update gives True, too, so "
@@ -376,13 +377,14 @@ class Program:
                 )
             self.warned = True
             return False
-        nothing = answer is None or (isinstance(answer, (int, str)) and not answer)
-        if not (nothing or isinstance(answer, (bool, np.bool_))):
-            raise Error(
-                f"callback gives {shown(answer)} after round {now.done}; return True to end the "
-                "run there, None or False to go on"
-            )
-        return bool(answer)
+        for answer in answers:
+            nothing = answer is None or (isinstance(answer, (int, str)) and not answer)
+            if not (nothing or isinstance(answer, (bool, np.bool_))):
+                raise Error(
+                    f"callback gives {shown(answer)} after round {now.done}; return True to end "
+                    "the run there, None or False to go on"
+                )
+        return all(answers)
 
     def _histories(self, now: Progress, **stopped: int) -> list[History]:
         """What there is so far."""

@@ -76,6 +76,7 @@ class Execution(TypedDict, total=False):
     backend: str
     progress: bool
     chunk_clients: int | None
+    callback: Callback | None
     deadline: Deadline | None
 
 
@@ -196,6 +197,7 @@ def grid(
     clients_per_round: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     progress: bool = False,
+    callback: Callback | None = None,
     **axes: Any,
 ) -> pd.DataFrame:
     """All combinations of some hyperparameters, as rows of one program wherever they can be.
@@ -206,6 +208,8 @@ def grid(
         eval_every: default: the initial and the last model only.
         task, algorithm, rounds, eval_last, clients_per_round, overrides: see :func:`run`.
         device, backend, dtype, progress: see :func:`run`.
+        callback: called after each round for each configuration; see :func:`run`. Configurations
+            that train together end where it gives True for all of them.
 
     Returns:
         the runs' tidy frames below each other, a column per axis and ``diverged`` (round or NaN)
@@ -237,7 +241,9 @@ def grid(
         )
         for cell in cells
     ]
-    histories = execute(configured, device=device, backend=backend, progress=progress)
+    histories = execute(
+        configured, device=device, backend=backend, progress=progress, callback=callback
+    )
     return frame_of(histories, [cell.columns for cell in cells])
 
 
@@ -262,7 +268,7 @@ def execute(
         configured: from :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
         keep: stores the histories of a program; only then its checkpoint is removed.
-        callback: of one configuration, see :func:`run`.
+        callback: see :func:`grid`.
         deadline: no round begins that would not end before it.
 
     Returns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,6 +96,11 @@ class Predictions(Tensor):
     clients: np.ndarray | None = None
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
+    def __deepcopy__(self, memo: Any) -> Predictions:
+        copied = self.detach().clone().as_subclass(Predictions)
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
+
 
 @checked
 @process.alone()
@@ -128,10 +134,12 @@ def predict(
     """
     data = task.test
     if x is not None:
-        if not isinstance(x, Tensor):
+        if not (isinstance(x, Tensor) or hasattr(x, "__array__")):
             x = called("predict: x", torch.as_tensor, x)
-        if not x.dim() or not len(x):
+        if not x.ndim or not len(x):
             raise Error("predict: x has no examples")
+        if x.ndim != (axes := task.test.x.ndim):
+            raise Error(f"predict: x has {x.ndim} axes and the task's inputs {axes}; give [N, ...]")
         data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
     model, where = _flat(task, params, device)
     evaluator = Evaluator(task, model, where, data)

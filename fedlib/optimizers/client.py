@@ -159,6 +159,39 @@ class SGDM(RatedOptimizer):
         return value, torch.addcmul(x, direction, lr, value=-1), {"u": u}  # x - lr direction
 
 
+@dataclass(frozen=True)
+class ClippedSGD(SGDM):
+    """What PyTorch's usual loop does: clip_grad_norm_, then torch.optim.SGD with weight decay.
+
+    g <- g min(1, clip / |g|) + weight_decay x; u <- momentum u + g; x <- x - lr u.
+
+    Args:
+        lr, momentum, nesterov, momentum_state: as of :class:`SGDM`.
+        weight_decay: of all trained parameters.
+        clip: the largest norm of a batch's gradient; 0: any.
+
+    Example:
+        >>> import fedlib
+        >>> task, names = fedlib.load_task("quadratic"), {"client_optimizer": "clipped_sgd"}
+        >>> fedlib.run(task, "fedavg", rounds=2, **names, weight_decay=1e-3, clip=1.0)
+        History(fedavg on quadratic, 2 rounds)
+    """
+
+    momentum: Decay = 0.0
+    weight_decay: NonNegative = 0.0
+    clip: NonNegative = 0.0
+
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+        def changed(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
+            value, g = oracle(x, draw)
+            clip: Any = self.clip
+            norm = g.norm(dim=-1, keepdim=True) + 1e-6  # as clip_grad_norm_ has it
+            share = torch.where(norm.new_ones(()) * clip > 0, (clip / norm).clamp(max=1), 1.0)
+            return value, g * share + self.weight_decay * x
+
+        return super().step(x, state, changed, lr)
+
+
 def adam_state(x: Tensor) -> State:
     """m = v = 0 and the products of the betas so far, for parameters ``x [..., P]``."""
     ones = torch.ones_like(x[..., :1])

@@ -109,7 +109,8 @@ class Store:
             task, algorithm: see :func:`fedlib.run`.
             keywords: ``rounds``, ``seed``, ``device``, ``backend``, ``dtype``, ``eval_every``,
                 ``eval_last``, ``clients_per_round``, ``overrides``, ``progress``,
-                ``chunk_clients`` of :func:`fedlib.run`; ``keep_params`` (default True): store the
+                ``chunk_clients``, ``callback`` of :func:`fedlib.run` (a run from disk calls none,
+                one that it ends is not stored); ``keep_params`` (default True): store the
                 final parameters too, a run stored without them is answered with empty
                 ``History.params``; ``refresh`` (default False): train again although it is stored.
                 Others are hyperparameters, as in ``overrides``.
@@ -132,7 +133,7 @@ class Store:
                 ``seed``, ``dtype``, ``eval_every``, ``eval_last``, ``clients_per_round``,
                 ``overrides`` (merged with the common overrides, the request's win).
             common: the same keywords, and ``device``, ``backend``, ``progress``, ``chunk_clients``,
-                ``keep_params``, ``refresh``.
+                ``callback``, ``keep_params``, ``refresh``.
 
         Returns:
             one history per request, in order.
@@ -190,7 +191,7 @@ class Store:
 
         def keep(made: Sequence[History]) -> None:
             pairs = [(unique[history.config.digest].task, history) for history in made]
-            own = ranks.number() == 0
+            own = ranks.number() == 0 and "stopped" not in made[0].meta
             for stored in write_runs(self.root, pairs, keep_params) if own else made:
                 histories[stored.config.digest] = stored
 

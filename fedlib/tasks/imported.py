@@ -259,8 +259,12 @@ def _require_numbers(named: pd.DataFrame, features: pd.DataFrame) -> None:
         raise Error("the table has no rows, or no columns of features")
     for name, column in features.items():
         if column.dtype.kind in "biuf":
-            if not np.isfinite(column.to_numpy(np.float64)).all():
+            values = column.to_numpy(np.float64)
+            if not np.isfinite(values).all():
                 raise Error(f"column {name!r} has numbers that are not finite; leave them out")
+            if column.dtype.kind in "iu" and (np.abs(values) >= 2**53).any():
+                what = f"column {name!r} has whole numbers from 2**53, as ids have"
+                raise Error(f"{what}; leave it out, or subtract what all have in common")
             continue
         first, ways = column.iloc[0] if len(column) else "", "pandas.get_dummies"
         if isinstance(first, (list, tuple, np.ndarray)):

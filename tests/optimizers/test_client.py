@@ -17,6 +17,23 @@ def problem():
     return positive_problem(0, M, D)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(("weight_decay", "clip"), [(0.3, 0.0), (0.0, 0.05), (0.3, 0.1)])
+def test_clipped_sgd_is_what_torchs_usual_loop_does(momentum, weight_decay, clip):
+    def solve(x, local, steps):
+        y = torch.tensor(x, requires_grad=True)
+        torchs = optim.SGD([y], lr=0.05, momentum=momentum, weight_decay=weight_decay)
+        for _ in range(steps):
+            y.grad = torch.from_numpy(local(y.detach().numpy())[1])
+            if clip:
+                torch.nn.utils.clip_grad_norm_([y], clip)
+            torchs.step()
+        return y.detach().numpy()
+
+    given = {"momentum": momentum, "weight_decay": weight_decay, "clip": clip}
+    check(fedlib.FedOpt(client=fedlib.ClippedSGD(lr=0.05, **given)), solve)
+
+
 def check(method, solve, mu=0.0):
     """FedAvg over the clients of ``problem()``; each solves mu-proximal subproblems its way.
 

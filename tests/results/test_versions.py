@@ -171,6 +171,18 @@ def test_the_catalogues_task_is_no_longer_described_once_changed(change, copied,
     assert len(store.stored()) == 2
 
 
+@pytest.mark.parametrize("part", ["train.x", "test.y", "train.index"])
+def test_a_change_of_large_data_through_numpy_is_seen(part, monkeypatch):
+    monkeypatch.setattr("fedlib.clients.SMALL", 0)
+    monkeypatch.setattr("fedlib.clients.SAMPLE", 8)
+    known = fedlib.load_task("synthetic", clients=3)
+    assert known.described
+    split, name = part.split(".")
+    values = getattr(getattr(known, split), name).numpy()
+    values[len(values) // 2 :] = values[0]
+    assert not known.described
+
+
 OWN = """
 import numpy, sys, torch, fedlib
 x = torch.full((4, 2), float(sys.argv[1]))
