@@ -72,6 +72,8 @@ def evaluate(
         return _tuned(
             task, params, whole("local_steps", local_steps, 0), optimizer or SGD(), device
         )
+    if optimizer is not None:
+        raise Error("evaluate: optimizer is of the clients' local steps; give local_steps, too")
     data = task.test if data is None else data
     if not data.sizes.sum():
         raise Error("evaluate: these data have no examples")

@@ -237,7 +237,13 @@ def serve(feed: Feed, methods: Sequence[Algorithm], deed: str, number: int, *giv
         own = [copy.deepcopy(kept([place], part, len(methods))) for part in given]
         if deed == "server_update" and method.single_reports:
             own[-1] = _clients_first(own[-1])
-        made.append(require_field(method, deed, getattr(alone, deed)(*own), "x"))
+        before = own[0]["x"] if isinstance(own[0], dict) else own[0]
+        needed = before.dtype, tuple(before.shape)
+        state = require_field(method, deed, getattr(alone, deed)(*own), "x")
+        if (found := (state["x"].dtype, tuple(state["x"].shape))) != needed:
+            what = f"{deed} of {type(method).__name__} gives x as {found[0]} of shape {found[1]}"
+            raise Error(f"{what}; it was {needed[0]} of shape {needed[1]}")
+        made.append(state)
     if len(made) == 1:
         return made[0]
     joined: State = _joined(f"{deed} of {type(methods[0]).__name__} gives", *made)

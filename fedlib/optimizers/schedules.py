@@ -53,13 +53,16 @@ def factor(schedule: str | Schedule, round: int, rounds: int) -> float:
     """The factor of a round, from 0, of ``rounds``.
 
     Raises:
-        Error: a function of the user's fails, or gives no finite number.
+        Error: a function of the user's fails, gives no finite number >= 0, or another one when it
+            is called again.
     """
     if isinstance(schedule, str):
         return SCHEDULES[schedule](round, rounds)
     what = f"schedule {getattr(schedule, '__name__', schedule)}({round}, {rounds})"
-    value = called(what, schedule, round, rounds)
-    number = called(what, float, value)
-    if not math.isfinite(number):
-        raise Error(f"{what} gives {shown(value)}; it must be a finite factor")
-    return float(number)
+    value, again = (called(what, schedule, round, rounds) for _ in range(2))
+    number: float = called(what, float, value)
+    if not 0 <= number < math.inf:
+        raise Error(f"{what} gives {shown(value)}; it must be a finite factor >= 0")
+    if number != called(what, float, again):
+        raise Error(f"{what} gives another factor when it is called again; use the round alone")
+    return number

@@ -47,6 +47,7 @@ def test_clients_models_after_local_steps_are_pytorchs(steps):
         ours = found[found["client"] == name].set_index("metric")["value"]
         assert (ours["loss"], ours["accuracy"]) == pytest.approx(metrics(model, PARTS[place][1::2]))
     whole = fedlib.Task("one", TASK.model, TRAIN, fedlib.ClientData(X, Y, [range(60)]))
+    refused("give local_steps, too", fedlib.evaluate, whole, params, optimizer=fedlib.SGD())
     refused("4 clients train and 1 test", fedlib.evaluate, whole, params, local_steps=1)
 
 

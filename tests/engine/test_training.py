@@ -1,5 +1,6 @@
 """Algorithms of the user's: what they draw is a function of the seed and the round."""
 
+import itertools
 import random
 from dataclasses import dataclass
 from typing import ClassVar
@@ -294,6 +295,11 @@ def test_the_plain_backend_refuses_a_memory_that_changes_its_fields():
     refused(message, fedlib.run, TASK, Forgets, rounds=2, backend="plain")
 
 
+class Wide(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        return {**server, "x": server["x"].double()}
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -312,6 +318,8 @@ def test_the_plain_backend_refuses_a_memory_that_changes_its_fields():
         (returns(None, "client_final"), "client_final of Made gives None"),
         (returns(None, "server_update"), "server_update of Made gives None"),
         (returns({}, "server_init"), "server_init of Made gives no 'x'"),
+        (returns({"x": torch.zeros(2, 5)}, "server_update"), r"as torch.float32 of shape \(2, 5\)"),
+        (Wide, r"server_update of Wide gives x as torch.float64 of shape .*; it was torch.float32"),
     ],
 )
 def test_what_is_no_function_of_its_arguments_is_refused(method, message):
@@ -450,11 +458,13 @@ def test_a_schedule_of_ones_own_is_a_rate_each_round(store):
     frame = fedlib.grid(task, "fedavg", client_schedule=two, client_lr=[0.1, 0.2], rounds=2)
     last = frame[(frame["round"] == 2) & (frame["metric"] == "loss") & (frame["split"] == "test")]
     assert last.groupby("client_schedule", sort=False)["value"].nunique().tolist() == [1, 2]
-    refused("gives nan; it must be a finite", fedlib.run, task, "fedavg", client_schedule=min_nan)
-
-
-def min_nan(round, rounds):
-    return float("nan")
+    numbers = itertools.count()
+    for schedule, message in (
+        (lambda round, rounds: float("nan"), "gives nan; it must be a finite factor >= 0"),
+        (lambda round, rounds: -1.0, r"gives -1\.0; it must be a finite factor >= 0"),
+        (lambda round, rounds: 1 / (1 + next(numbers)), "another factor when it is called again"),
+    ):
+        refused(message, fedlib.run, task, "fedavg", client_schedule=schedule)
 
 
 def test_a_schedule_is_stored_by_its_version(store, quadratic, monkeypatch):
