@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,68 @@ def _line(numbers: np.ndarray) -> str:
     return " ".join(text.split())
 
 
+def said(check: Function) -> Function:
+    """The check, which prints a line when a student's function passes it."""
+
+    @wraps(check)
+    def checked(*given: Any, **settings: Any) -> None:
+        check(*given, **settings)
+        name = getattr(given[0], "__name__", check.__name__)
+        print(f"{name}: passes this check")
+
+    return checked
+
+
+# All sessions: predictions, questions, and the verdict of an experiment.
+
+
+@said
+def prediction(given: Any, count: int, low: float, high: float) -> None:
+    """So many numbers in a range; whether they are right does not count."""
+    listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count
+    expect(listed, f"prediction: give a list of {count} numbers")
+    for number in given:
+        known = isinstance(number, (int, float)) and not isinstance(number, bool)
+        inside = known and low <= number <= high
+        expect(inside, f"prediction: {number!r} is no number from {low:g} to {high:g}")
+
+
+@said
+def orders(given: Any, count: int, letters: str) -> None:
+    """So many orders of some letters, as texts; whether they are right does not count."""
+    listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count
+    expect(listed, f'prediction: give a list of {count} texts such as "{letters}"')
+    for text in given:
+        expect(sorted(text) == sorted(letters), f"prediction: {text!r} is no order of {letters}")
+
+
+@said
+def quiz(given: Any, count: int, allowed: str) -> None:
+    """An answer to each question, right or wrong."""
+    listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count
+    expect(listed, f'quiz: give a list of {count} letters, such as ["a", "b"]')
+    for letter in given:
+        known = isinstance(letter, str) and letter in tuple(allowed)
+        expect(known, f"quiz: {letter!r} is none of {', '.join(allowed)}")
+
+
+@said
+def verdict(margins: Any, given: Any) -> None:
+    """The verdict that follows from three or more margins by notebook 91's rule."""
+    numbers = np.asarray(margins, dtype=float)
+    usable = numbers.ndim == 1 and len(numbers) >= 3 and bool(np.isfinite(numbers).all())
+    expect(usable, "margins: give a list of finite numbers, one for each of at least three seeds")
+    words = ("holds", "does not hold", "not resolved")
+    expect(given in words, f"verdict is {given!r}; allowed: {', '.join(words)}")
+    mean, spread = numbers.mean(), numbers.std(ddof=1)
+    right = OPEN if spread > abs(mean) else HOLDS if mean >= 0 else FAILS
+    expect(given == right, f"mean {mean:.3g} and spread {spread:.3g} do not give {given!r}")
+
+
 # Session 1: the label skew of a partition, and a Dirichlet partition.
 
 
+@said
 def label_skew(function: Function, seed: int = 0, *, balanced: bool = True) -> None:
     """``label_skew(labels, parts)`` against :func:`fedlib.partition.total_variation`."""
     draw = np.random.default_rng(seed)
@@ -88,6 +147,7 @@ def label_skew(function: Function, seed: int = 0, *, balanced: bool = True) -> N
     same("label_skew", function(labels, parts), partition.total_variation(labels, parts), hint)
 
 
+@said
 def dirichlet_partition(
     function: Function, alpha: float, seed: int = 0, *, clients: int = 100, size: int = 50
 ) -> None:
@@ -140,6 +200,7 @@ def _ends(problem: tuple[np.ndarray, ...], name: str, rounds: int, **values: Any
     return fedlibs_x(fedlib.quadratic_task(A, b, p, start), name, rounds, **values)
 
 
+@said
 def fedavg_round(function: Function, seed: int = 0, *, clients: int = 3) -> None:
     """``fedavg_round(x, gradients, p, lr, steps)`` over three rounds."""
     A, b, p, x = problem = _quadratics(seed, clients, 2)
@@ -150,6 +211,7 @@ def fedavg_round(function: Function, seed: int = 0, *, clients: int = 3) -> None
         same(f"x after round {t}", x, wanted, hint)
 
 
+@said
 def scaffold_round(function: Function, seed: int = 0, *, clients: int = 3) -> None:
     """``scaffold_round(x, c, controls, gradients, p, lr, steps)`` over four rounds, and a
     fifth one of a single step."""
@@ -177,6 +239,7 @@ SERVERS: dict[str, type[server.Adaptive]] = {
 }
 
 
+@said
 def server_step(
     function: Function,
     name: str,
@@ -240,12 +303,14 @@ def grid(
     return pd.DataFrame(rows, columns=columns).sample(frac=1, random_state=seed)
 
 
+@said
 def select(function: Function, winner: tuple[float, float], seed: int = 0) -> None:
     """``select(runs)`` gives the pair of rates with the smallest mean training loss."""
     hint = "mean of train_loss over the seeds; a pair that diverged for one seed is out"
     same("the selected pair", function(grid(winner, seed)), winner, hint)
 
 
+@said
 def at_edge(function: Function, seed: int = 0) -> None:
     """``at_edge(runs, pair)`` for pairs inside and at every end, and for a grid with one rate."""
     runs = grid((0.03, 1.0), seed)
@@ -261,6 +326,7 @@ def at_edge(function: Function, seed: int = 0) -> None:
 # Session 5: recall at 5, and AdaGrad on the rows of an embedding.
 
 
+@said
 def recall_at_5(function: Function, seed: int = 0, *, posts: int = 40) -> None:
     """``recall_at_5(scores, tags)`` against fedlib's; some posts have many tags, some none."""
     draw = np.random.default_rng(seed)
@@ -271,6 +337,7 @@ def recall_at_5(function: Function, seed: int = 0, *, posts: int = 40) -> None:
     same("recall_at_5", function(scores, tags), float(found.sum() / true.sum()), hint)
 
 
+@said
 def sparse_adagrad(function: Function, seed: int = 0, *, repeated: bool = False) -> None:
     """``sparse_adagrad(table, v, rows, g, lr, tau)`` against ``torch.optim.Adagrad`` on an
     embedding of its own, over three steps.
@@ -301,6 +368,7 @@ def sparse_adagrad(function: Function, seed: int = 0, *, repeated: bool = False)
 # Session 6: Mime's client step and server state with Adam as base, against fedlib's.
 
 
+@said
 def client_step(
     function: Function, seed: int = 0, *, beta1: float = 0.9, eps: float = 0.01
 ) -> None:
@@ -322,6 +390,7 @@ def client_step(
         y = wanted
 
 
+@said
 def server_state(function: Function, seed: int = 0, *, beta2: float = 0.99) -> None:
     """``server_state(c, m, v, beta1, beta2)`` over three rounds."""
     draw = np.random.default_rng(seed)
@@ -355,6 +424,7 @@ def _fairness(accuracy: np.ndarray, examples: np.ndarray) -> dict[str, float]:
     return {name: float(value) for name, value in measures.items()}
 
 
+@said
 def means(function: Function, seed: int = 0, *, clients: int = 7, empty: bool = False) -> None:
     """``means(accuracy, examples)``: over examples and over clients."""
     accuracy, examples = _clients(seed, clients, empty)
@@ -365,6 +435,7 @@ def means(function: Function, seed: int = 0, *, clients: int = 7, empty: bool = 
     same("the mean over clients", given[1], wanted, "clients without examples are left out")
 
 
+@said
 def spread(function: Function, seed: int = 0, *, clients: int = 7, empty: bool = False) -> None:
     """``spread(accuracy, examples)``: the worst 30 % and the errors' RSD."""
     accuracy, examples = _clients(seed, clients, empty)
@@ -376,6 +447,7 @@ def spread(function: Function, seed: int = 0, *, clients: int = 7, empty: bool =
     same("the RSD", given[1], wanted["error_rsd"], hint)
 
 
+@said
 def no_errors(function: Function) -> None:
     """``spread`` where every client is right: both are defined."""
     same("(worst, rsd) of clients without errors", function(np.ones(3), np.full(3, 5)), (1.0, 0.0))
@@ -392,6 +464,7 @@ def _slope(steps: int, momentum: float) -> float:
     return -fedlibs_x(slope, method, local_steps=steps).item()
 
 
+@said
 def accumulated(function: Function, momentum: float, most: int = 6) -> None:
     """``accumulated(steps, momentum)`` against what fedlib's clients accumulate."""
     for steps in range(1, most + 1):
@@ -401,6 +474,7 @@ def accumulated(function: Function, momentum: float, most: int = 6) -> None:
     same(f"accumulated(0, {momentum:g})", function(0, momentum), 0.0, "no step, nothing")
 
 
+@said
 def fednova_round(
     function: Function, seed: int = 0, *, steps: Sequence[int] = (1, 2, 5), momentum: float = 0.0
 ) -> None:
@@ -423,6 +497,7 @@ def fednova_round(
         same(f"x after round {t}", x, wanted, hint)
 
 
+@said
 def idle_client(function: Function) -> None:
     """A client that took no step has a = 0 and an update of zero."""
     ends, p = np.array([[1.0], [0.0]]), np.array([0.5, 0.5])
@@ -433,6 +508,7 @@ def idle_client(function: Function) -> None:
 # Session 9: Delta-SGD's rule and a client's round with it, against fedlib's.
 
 
+@said
 def step_size(function: Function, seed: int = 0, *, gamma: float = 2.0, delta: float = 0.1) -> None:
     """``step_size(x, x_before, g, g_before, eta, theta, gamma, delta)`` against
     :meth:`fedlib.DeltaSGD.advance`, where either condition binds and where nothing moved."""
@@ -455,6 +531,7 @@ def step_size(function: Function, seed: int = 0, *, gamma: float = 2.0, delta: f
         same(f"theta ({case})", got[1], float(after["theta"]), "the new step over the old one")
 
 
+@said
 def local_round(function: Function, seed: int = 0, *, steps: int = 6) -> None:
     """``local_round(gradient, x, steps, eta0, gamma, delta)`` against a round of fedlib's."""
     draw = np.random.default_rng(seed)
@@ -474,6 +551,7 @@ CASES = ((0.03, 0.02, 0.04), (-0.1, 0.2, 0.05), (-0.05, -0.06, -0.04), (0.01,), 
 DIVERGED = ((0.2, float("nan"), 0.3), (float("nan"),))
 
 
+@said
 def statement(function: Function, cases: Sequence[Sequence[float]] = CASES, seed: int = 0) -> None:
     """``statement(margins)`` on these margins and on random ones of two to six seeds."""
     draw = np.random.default_rng(seed)
@@ -489,6 +567,7 @@ def statement(function: Function, cases: Sequence[Sequence[float]] = CASES, seed
         expect(given[2] == wanted.verdict, message)
 
 
+@said
 def claim(function: Function) -> None:
     """``claim(verdicts)``: one that does not hold decides, then one that is not resolved."""
     for verdicts, wanted in (
@@ -500,3 +579,33 @@ def claim(function: Function) -> None:
     ):
         given = function(list(verdicts))
         expect(given == wanted, f"claim({list(verdicts)}) is {given!r}, not {wanted!r}")
+
+
+# Session 11: clipping, and a round of DP-FedAvg. fedlib has neither by name, so NumPy is the judge.
+
+
+def _clipped(delta: np.ndarray, clip: float) -> np.ndarray:
+    return np.asarray(delta * min(1.0, clip / max(float(np.linalg.norm(delta)), 1e-300)))
+
+
+@said
+def clipped(function: Function, seed: int = 0, *, clip: float = 1.0) -> None:
+    """``clipped(delta, clip)``: no longer than ``clip``, in the same direction; zeros stay."""
+    draw = np.random.default_rng(seed)
+    for delta in (*draw.standard_normal((4, 6)), 0.01 * clip * draw.random(6), np.zeros(6)):
+        hint = "shorten what is longer than clip, and nothing else"
+        same("the update", function(delta.copy(), clip), _clipped(delta, clip), hint)
+
+
+@said
+def private_round(
+    function: Function, seed: int = 0, *, clients: int = 4, noise: float = 1.0
+) -> None:
+    """``private_round(x, ends, clip, noise, draw)`` with the same generator."""
+    draw, clip = np.random.default_rng(seed), 0.7
+    x, ends = draw.standard_normal(5), draw.standard_normal((clients, 5))
+    given = function(x.copy(), ends.copy(), clip, noise, np.random.default_rng(seed + 1))
+    mean = np.mean([_clipped(end - x, clip) for end in ends], axis=0)
+    spread = noise * clip / clients * np.random.default_rng(seed + 1).standard_normal(5)
+    hint = "clip each update, not the mean; the noise of the mean has the size z S / m"
+    same("x", given, x + mean + spread, hint)

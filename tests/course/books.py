@@ -6,7 +6,9 @@ from pathlib import Path
 import nbformat
 
 COURSE = Path(__file__).resolve().parents[2] / "docs" / "course"
-NAMES = [f"session_{number:02d}" for number in range(1, 11)]
+NAMES = [f"session_{number:02d}" for number in range(1, 12)]
+# Cells of code that a student fills in, besides the functions.
+FILLED = ("prediction", "quiz", "experiment", "verdict")
 SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?### END SOLUTION$", re.DOTALL | re.MULTILINE)
 
 
@@ -34,8 +36,7 @@ def sources(book, *kinds):
 def functions(book):
     """The functions that students write: name -> the course's version."""
     written = sources(book, "solution")
-    del written["experiment"]
-    return written
+    return {name: source for name, source in written.items() if name not in FILLED}
 
 
 def stub(source):

@@ -9,9 +9,9 @@ import pytest
 
 from tests.course import books
 
-# Points of docs/course/README.md: a prediction, an exercise with its derivation, an experiment,
-# and what it does not show.
-POINTS = {"prediction": 1, "derivation": 1, "experiment_answer": 4, "limits": 2}
+# Points of docs/course/README.md: by a person and, half of them, by a program.
+POINTS = {"derivation": 1, "experiment_answer": 2, "limits": 2}
+TESTS = {"prediction_test": 1, "quiz_test": 1, "verdict_test": 1}  # and 2 for the functions
 
 
 @pytest.mark.parametrize("name", books.NAMES)
@@ -33,7 +33,8 @@ def test_an_assignment_has_its_parts_in_nbgraders_form_and_ten_points(name):
         if cell.cell_type == "code":
             assert cell.outputs == [] and cell.execution_count is None
             assert max(map(len, source.splitlines())) <= 100
-    assert points["answer"] == POINTS and sum(points["test"].values()) == 2
+    assert points["answer"] == POINTS and points["test"].items() >= TESTS.items()
+    assert sum(POINTS.values()) == sum(points["test"].values()) == 5
     for function, source in books.functions(book).items():
         left = ast.parse(books.stub(source)).body[0]
         assert isinstance(left, ast.FunctionDef) and left.name == function and left.args.args
@@ -66,6 +67,7 @@ def test_the_courses_answers_pass_and_stubs_fail(name, monkeypatch):
         warnings.simplefilter("error", RuntimeWarning)
         assert failures(cells) == {}
         stubs = failures({cell: books.stub(source) for cell, source in cells.items()})
-    # The experiment fails as a stub does; what runs the functions fails with them.
-    expected = {*books.sources(book, "test"), "run", "experiment"}
-    assert stubs == dict.fromkeys(expected, "NotImplementedError: ")
+    # What is filled in fails as a stub does; what runs the functions fails with them.
+    expected = {*books.sources(book, "test"), "run", *books.FILLED}
+    assert stubs.keys() == expected
+    assert {stubs[cell] for cell in expected - TESTS.keys()} == {"NotImplementedError: "}

@@ -57,6 +57,10 @@ SLIPS = [
     ("10", "statement", "-np.inf, 0.0", "np.nan, 0.0"),
     ("10", "claim", '("does not hold", "not resolved")', '("not resolved", "does not hold")'),
     ("10", "claim", 'return "holds"', 'return "not resolved"'),
+    ("11", "clipped", " if length > clip else delta", ""),
+    ("11", "clipped", "np.linalg.norm(delta)", "np.abs(delta).max()"),
+    ("11", "private_round", "clipped(end - x, clip)", "end - x"),
+    ("11", "private_round", "noise * clip / len(ends)", "noise * clip"),
 ]
 
 
@@ -104,3 +108,30 @@ def test_what_a_line_says():
     with pytest.raises(checks.Wrong, match="step must return 2 things: x, m"):
         checks.results("step", np.zeros(2), "x, m")
     checks.same("x", [1.0, 2.0 + 1e-12], [1.0, 2.0])
+
+
+def test_predictions_questions_and_verdicts_are_checked_by_their_form():
+    checks.prediction([0.5, 1], 2, low=0, high=1)
+    checks.orders(["CAB"], 1, "ABC")
+    checks.quiz(["a", "d"], 2, "abcd")
+    for margins, right in (
+        ([1.0, 2.0, 3.0], "holds"),
+        ([-1.0, -2.0, -3.0], "does not hold"),
+        ([-1.0, 0.5, 1.0], "not resolved"),
+    ):
+        checks.verdict(margins, right)
+        for other in {"holds", "does not hold", "not resolved"} - {right}:
+            with pytest.raises(checks.Wrong, match="do not give"):
+                checks.verdict(margins, other)
+    for check, wrong, message in (
+        (checks.prediction, ([0.5], 2, 0, 1), "give a list of 2 numbers"),
+        (checks.prediction, ([0.5, 2], 2, 0, 1), "2 is no number from 0 to 1"),
+        (checks.prediction, ([0.5, np.nan], 2, 0, 1), "nan is no number"),
+        (checks.orders, (["AAB"], 1, "ABC"), "is no order of ABC"),
+        (checks.quiz, (["a", "e"], 2, "abcd"), "'e' is none of a, b, c, d"),
+        (checks.verdict, ([1.0, 2.0], "holds"), "at least three seeds"),
+        (checks.verdict, ([1.0, 2.0, np.inf], "holds"), "at least three seeds"),
+        (checks.verdict, ([1.0, 2.0, 3.0], "true"), "allowed: holds"),
+    ):
+        with pytest.raises(checks.Wrong, match=message):
+            check(*wrong)

@@ -14,7 +14,8 @@ from tests.course import books
 
 GRADED = "session_03"
 TESTS = {"fedadagrad_test": 0.5, "fedadam_test": 0.75, "fedyogi_test": 0.75}
-BY_HAND = {"prediction", "derivation", "experiment_answer", "limits"}
+TESTS |= {"prediction_test": 1, "quiz_test": 1, "verdict_test": 1}
+BY_HAND = {"derivation", "experiment_answer", "limits"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.notebook]
 
@@ -60,6 +61,7 @@ def graded(course):
     right = books.sources(books.read(GRADED), "solution", "answer")
     slips = {
         "fedadam": right["fedadam"].replace("np.sqrt(v)", "v"),
+        "quiz": right["quiz"].replace('["', '["d", "').replace('"d", "d"', '"a", "d"'),
         # A sign that the visible test sees, and a test cell that no longer looks.
         "fedyogi": right["fedyogi"].replace("x + lr", "x - lr"),
         "fedyogi_test": "pass",
@@ -87,12 +89,12 @@ def test_a_right_submission_has_full_marks(graded):
     assert {name for name, (_, waiting) in given.items() if waiting} == BY_HAND
     with Gradebook(f"sqlite:///{graded / 'gradebook.db'}") as book:
         submission = book.find_submission(GRADED, "right")
-        assert (submission.score, submission.max_score) == (2, 10)
+        assert (submission.score, submission.max_score) == (5, 10)
 
 
 def test_a_wrong_part_and_stubs_have_no_marks(graded):
     given = grades(graded, "wrong")
-    wrong = {"fedadam_test": 0, "fedyogi_test": 0}
+    wrong = {"fedadam_test": 0, "fedyogi_test": 0, "quiz_test": 0}
     assert {name: given[name][0] for name in TESTS} == TESTS | wrong
     assert {score for score, _ in grades(graded, "nothing").values()} == {0}
 

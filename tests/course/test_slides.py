@@ -96,7 +96,7 @@ def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs():
 
 def test_every_session_has_its_notebooks():
     sessions = coursemaker.sessions()
-    assert list(sessions) == list(range(1, 11))
+    assert list(sessions) == list(range(1, 12))
     assert sessions[3] == ("Adaptive servers", ["02_server_adaptivity", "10_cifar10"])
     assert sessions[10][1] == ["91_paper_against_ours"]
     assert all(reproduce.notebooks(names) for _, names in sessions.values())
