@@ -62,7 +62,11 @@ OWN = {
     },
     "02_server_adaptivity": {"rounds": (1, 300, 7)},
     "03_fairness_and_certainty": {"rounds": (1, 300, 7)},
-    "04_mimicking_centralized": {"rounds": (1, 300, 7), "local_steps": (1, 64, 4)},
+    "04_mimicking_centralized": {
+        "rounds": (1, 200, 7),
+        "local_steps": (1, 32, 4),
+        "repeats": (1, 2, 2),
+    },
     "05_auto_tuned_clients": {"rounds": (1, 100, 7)},
     "08_from_scratch": {"rounds": (2, 30, 7)},
 }
