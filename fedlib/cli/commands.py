@@ -826,7 +826,6 @@ def compare(
 
     Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
     """
-    from fedlib.figures import tables
     from fedlib.reproduction.compare import cells
     from fedlib.reproduction.tables import find
     from fedlib.results.files import Unreadable
@@ -840,6 +839,19 @@ def compare(
             f"no runs are stored in {store.root}, and the published ones are not here: they come "
             "with a checkout of fedlib; run this in one"
         )
+    if as_csv and not as_json:
+        typer.echo(frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip())
+    elif as_json:
+        show(json.loads(frame.to_json(orient="records")), as_json, "")
+    else:
+        typer.echo(_beside_print(frame))
+    tell_damage()
+
+
+def _beside_print(frame: pd.DataFrame) -> str:
+    """A comparison's tables, laid out as printed."""
+    from fedlib.figures import tables
+
     blocks = [tables.LEGEND]
     for (source, item), part in frame.groupby(["paper", "item"], sort=False):
         shown = tables.in_text(part.rename(columns={"row": "method"}))
@@ -847,12 +859,7 @@ def compare(
         over = f" (ours is {over})" if over else ""
         heads = textwrap.wrap(f"{source}, {item}{over}: {_agreement(part)}", 100)
         blocks.append("\n".join([*heads, shown]))
-    blocks += ["\n".join(textwrap.wrap(f"All: {_agreement(frame)}", 100))]
-    text = "\n\n".join(blocks)
-    if as_csv:
-        text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
-    show(json.loads(frame.to_json(orient="records")), as_json, text)
-    tell_damage()
+    return "\n\n".join([*blocks, "\n".join(textwrap.wrap(f"All: {_agreement(frame)}", 100))])
 
 
 def _agreement(frame: pd.DataFrame) -> str:

@@ -39,6 +39,8 @@ WORDS = {
 }
 ALL = {"cap", "examples", "rows", "test_examples"}
 
+# What a cell says of its runs' method.
+METHOD = ("overrides", "tuned", "either")
 # What a cell's options say of clients' sizes: whether they are drawn from a range.
 DRAWN = "sizes_drawn"
 # Which rounds a run is evaluated in.
@@ -61,26 +63,47 @@ class Index:
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
-        self._runs: dict[tuple[str, str], list[Run]] = {}  # by task and algorithm
+        # By task and algorithm, each with a text of its method and its task's own hyperparameters.
+        self._runs: dict[tuple[str, str], list[tuple[Run, str]]] = {}
         # By what a request says at once; then by the task's own hyperparameters, and the method.
         self._placed: dict[tuple[Any, ...], dict[str, dict[str, list[Run]]]] = {}
         self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
+        self._groups: dict[str, list[list[Run]]] = {}  # by what :meth:`of` reads of a cell
+        self._usual = cache(_usual)
         # By the identity of a request, which lives on here, for as many figures and claims.
         self._found: dict[tuple[int, str], tuple[Request, dict[str, Run]]] = {}
         for run in {run.config.digest: run for run in runs}.values():
             named = run.config.algorithm in algorithms.METHODS and "version" not in run.config.task
             if named and "hyperparameters" in run.meta:
                 key = run.config.task["name"], run.config.algorithm
-                self._runs.setdefault(key, []).append(run)
                 task, config = run.config.task, run.config
                 seeds = frozenset(config.seeds.values())
                 place = (*key, task["preset"], task["seed"], config.rounds, seeds)
-                methods = self._placed.setdefault(place, {}).setdefault(_task_values(run), {})
-                methods.setdefault(_text(config.method), []).append(run)
+                values, method = _task_values(run), _text(config.method)
+                self._runs.setdefault(key, []).append((run, values + method))
+                methods = self._placed.setdefault(place, {}).setdefault(values, {})
+                methods.setdefault(method, []).append(run)
 
-    def of(self, task: str, algorithm: str) -> Sequence[Run]:
-        """The runs of an algorithm on a task that know the task's own hyperparameters."""
-        return self._runs.get((task, algorithm), ())
+    def of(self, cell: Cell) -> list[list[Run]]:
+        """A cell's runs that know their task's own hyperparameters, in groups that differ in their
+        seeds alone.
+
+        Their method is the algorithm with the task's own hyperparameters (the paper's) and the
+        cell's overrides, they trained with the overrides' local epochs and batch size (else the
+        task's own), and their task has the cell's options.
+        """
+        key = str([cell[name] for name in ("task", "algorithm", *METHOD, "options")])
+        if key not in self._groups:
+            alike: dict[str, bool] = {}  # a method is built once, not for each of its seeds
+            members = []
+            for run, method in self._runs.get((cell["task"], cell["algorithm"]), ()):
+                if _has_options(cell, run) and _trained_as(run, cell["overrides"]):
+                    if method not in alike:
+                        alike[method] = same_method(cell, run)
+                    if alike[method]:
+                        members.append(run)
+            self._groups[key] = settings(members)
+        return self._groups[key]
 
     def asked(self, request: Request, preset: str) -> list[Run]:
         """The runs that a request may mean, found by its description: no task's data are loaded.
@@ -93,11 +116,9 @@ class Index:
             preset: of the request's plan.
         """
         asked = request.task_options(preset)
-        preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
-        usual = tasks.defaults(request.task, preset)
-        usual = {key: value for key, value in usual.items() if key not in FOUND}
+        preset, rounds, usual = self._usual(request.task, asked.pop("preset"))
+        seed, settings = asked.pop("seed"), request.settings(rounds)
         wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
-        settings = request.settings(tasks.rounds(request.task, preset))
 
         def fits(run: Run) -> bool:
             config, options = run.config, run.config.task["options"]
@@ -170,6 +191,14 @@ class Index:
             if request.task not in partly
             for history in read([run])
         ]
+
+
+def _usual(task: str, preset: str) -> tuple[str, int, dict[str, Any]]:
+    """The preset that a task is loaded with, its rounds, and options but for what was found."""
+    preset = tasks.scale(task, preset)
+    options = tasks.defaults(task, preset)
+    usual = {key: value for key, value in options.items() if key not in FOUND}
+    return preset, tasks.rounds(task, preset), usual
 
 
 def _data_of(request: Request, run: Run) -> str:
@@ -282,20 +311,11 @@ def left_open(cell: Cell, run: Run) -> list[str]:
     ]
 
 
-def belongs(cell: Cell, run: Run) -> bool:
-    """Whether a run of the cell's task and algorithm is one of the cell's.
-
-    Its method is the algorithm with the task's own hyperparameters (the paper's) and the cell's
-    overrides, it trained with the overrides' local epochs and batch size (else the task's own), and
-    its task has the cell's options.
-    """
+def _has_options(cell: Cell, run: Run) -> bool:
+    """Whether a run's task has a cell's options."""
     options = run.config.task["options"]
     known = {**options, DRAWN: isinstance(options.get("sizes"), str)}
-    return (
-        all(_fits(known.get(name), wanted) for name, wanted in cell["options"].items())
-        and _trained_as(run, cell["overrides"])
-        and same_method(cell, run)
-    )
+    return all(_fits(known.get(name), wanted) for name, wanted in cell["options"].items())
 
 
 def _trained_as(run: Run, overrides: Mapping[str, Any]) -> bool:
@@ -309,15 +329,10 @@ def same_method(cell: Cell, run: Run) -> bool:
     """Whether a run's method is the cell's with the task's own hyperparameters, any values of those
     that the cell tunes or leaves open; not for a run that does not know the task's own.
     """
-    return _is_method(run, cell["overrides"], (*cell["tuned"], *cell["either"]))
-
-
-def _is_method(run: Run, overrides: Mapping[str, Any], free: Sequence[str] = ()) -> bool:
-    """Whether a run's method is the task's own with some overrides, and any values of free keys."""
     if "hyperparameters" not in run.meta:
         return False
-    given = _of_method(overrides)
-    if free:
+    given = _of_method(cell["overrides"])
+    if free := {*cell["tuned"], *cell["either"]}:
         given |= {key: value for key, value in hyperparameters(run).items() if key in free}
     described = _described(run.config.algorithm, _text(given), _task_values(run))
     return described == run.config.method
@@ -346,7 +361,7 @@ def nearest(cell: Cell, runs: Index) -> list[list[Run]]:
     """The cell's configurations that are as near to the paper's settings as any: the runs of each,
     which differ in their seeds.
     """
-    groups = settings(run for run in runs.of(cell["task"], cell["algorithm"]) if belongs(cell, run))
+    groups = runs.of(cell)
     ranks = [_rank(cell, group[0].config) for group in groups]
     return [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
 

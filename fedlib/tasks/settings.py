@@ -6,6 +6,7 @@ choice of ours, and says so.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from fedlib import papers, paths
@@ -72,8 +73,13 @@ def small_rates(label: str) -> Values:
     """The learning rates of ``small.toml``, which has their log10, for a label, by algorithm."""
     return {
         algorithm: {f"{side}_lr": 10.0**power for side, power in log10.items()}
-        for algorithm, log10 in paths.read_toml("tasks/small.toml")[label].items()
+        for algorithm, log10 in _small()[label].items()
     }
+
+
+@cache
+def _small() -> dict[str, Any]:
+    return paths.read_toml("tasks/small.toml")
 
 
 def fedopt_run(label: str) -> dict[str, int]:

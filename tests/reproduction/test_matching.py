@@ -5,6 +5,7 @@ import hashlib
 import sys
 from collections import Counter
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,8 +14,9 @@ from fedlib import algorithms
 from fedlib.datasets.catalogue import LOSSY
 from fedlib.engine.config import RunConfig
 from fedlib.plans import Request
+from fedlib.reproduction import matching
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.matching import Index, belongs
+from fedlib.reproduction.matching import Index
 
 CLIENTS = {"sgd": {"client_lr": 0.3}, "adam": {"client_lr": 0.002}, "delta_sgd": {"delta": 0.7}}
 
@@ -45,7 +47,7 @@ def ours(printed):
 @pytest.fixture
 def takes(printed):
     """Whether a run belongs to a cell."""
-    return lambda run, **cell: belongs(printed(cell).iloc[0], run)
+    return lambda run, **cell: bool(Index([run]).of(printed(cell).iloc[0]))
 
 
 NAMED = [(name, {}) for name in algorithms.METHODS]
@@ -259,8 +261,10 @@ def test_a_grids_runs_are_found_by_few_calls_each(made, task):
 
 
 def test_runs_are_put_into_words_once_however_many_cells_ask(made, printed, monkeypatch):
-    runs = [made(overrides={"client_lr": rate}) for rate in (0.1, 0.2, 0.4)]
+    rates = [{"client_lr": rate} for rate in (0.1, 0.2, 0.4)]
+    runs = [made(overrides=rate, seed=seed) for rate in rates for seed in (0, 1)]
     plain, seen = RunConfig.as_dict, Counter()
+    monkeypatch.setattr(matching, "same_method", Mock(wraps=matching.same_method))
 
     def as_dict(config):
         seen[id(config)] += 1
@@ -268,4 +272,5 @@ def test_runs_are_put_into_words_once_however_many_cells_ask(made, printed, monk
 
     monkeypatch.setattr(RunConfig, "as_dict", as_dict)
     cells(runs, printed(*[{"rounds": 10, "tuned": ("client_lr",)}] * 20))
-    assert len(seen) == 3 and max(seen.values()) <= 2  # its digest, and its setting
+    assert len(seen) == len(runs) and set(seen.values()) == {1}
+    assert matching.same_method.call_count == len(rates)
