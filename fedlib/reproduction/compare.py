@@ -131,7 +131,7 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
 
 def _ours(cell: Cell, known: Index) -> dict[str, Any]:
     """What the runs of a printed number say; see :func:`compare`."""
-    tried = matching.nearest(cell, known)
+    tried = known.nearest(cell)
     setting = matching.best_setting(cell, tried)
     chosen = matching.of_one_split(setting)
     histories, splits = list(read(chosen)), read(matching.over_splits(chosen, setting))
@@ -179,7 +179,7 @@ def _departures(
     """How some runs depart from the paper's, in words. ``measured`` are their numbers."""
     if not histories:
         notebook = tables.notebook(cell["paper"], cell["item"], cell["task"])
-        return [f"no run yet: {how_to_make(notebook)}"]
+        return [f"no run yet: {tables.how_to_make(notebook)}"]
     local = cell["paper"] == "adafedadam"  # see split_of
     test_only = local and split_of(*histories) == "test"
     unmeasured = any(
@@ -205,9 +205,3 @@ def _readings(cell: Cell, histories: Sequence[History]) -> list[str]:
     share = histories[0].config.task["options"].get("train_share", stated)
     share = "" if share == stated else f"{share} of a client's data trained on, "
     return [f"a reading: {share}all of them measured (paper: {stated} and the others)"]
-
-
-def how_to_make(notebook: str, preset: str = "quick") -> str:
-    """The sentence that says how missing runs are made: by a notebook or a command."""
-    switch = "" if preset == "quick" else f" --preset {preset}"
-    return f"run notebooks/{notebook}.ipynb or: fedlib reproduce {notebook}{switch}"

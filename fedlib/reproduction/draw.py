@@ -17,12 +17,12 @@ from fedlib.engine.history import History
 from fedlib.errors import Error, Failure, require_known
 from fedlib.figures.save import save
 from fedlib.reproduction.adafedadam import figures as adafedadam
-from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.delta_sgd import figures as delta_sgd
 from fedlib.reproduction.entry import Drawn, Entry
 from fedlib.reproduction.fedopt import figures as fedopt
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime import figures as mime
+from fedlib.reproduction.tables import how_to_make
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 from fedlib.tasks.presets import require_preset

@@ -39,8 +39,9 @@ WORDS = {
 }
 ALL = {"cap", "examples", "rows", "test_examples"}
 
-# What a cell says of its runs' method.
-METHOD = ("overrides", "tuned", "either")
+# What a cell says of its runs' settings.
+SETTING = ("task", "algorithm", "overrides", "tuned", "either", "options", "given", "rounds")
+SETTING += ("clients_per_round", "budget")
 # What a cell's options say of clients' sizes: whether they are drawn from a range.
 DRAWN = "sizes_drawn"
 # Which rounds a run is evaluated in.
@@ -68,7 +69,7 @@ class Index:
         # By what a request says at once; then by the task's own hyperparameters, and the method.
         self._placed: dict[tuple[Any, ...], dict[str, dict[str, list[Run]]]] = {}
         self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
-        self._groups: dict[str, list[list[Run]]] = {}  # by what :meth:`of` reads of a cell
+        self._nearest: dict[str, list[list[Run]]] = {}  # looked for once for a row's metrics
         self._usual = cache(_usual)
         # By the identity of a request, which lives on here, for as many figures and claims.
         self._found: dict[tuple[int, str], tuple[Request, dict[str, Run]]] = {}
@@ -84,26 +85,29 @@ class Index:
                 methods = self._placed.setdefault(place, {}).setdefault(values, {})
                 methods.setdefault(method, []).append(run)
 
-    def of(self, cell: Cell) -> list[list[Run]]:
-        """A cell's runs that know their task's own hyperparameters, in groups that differ in their
-        seeds alone.
+    def nearest(self, cell: Cell) -> list[list[Run]]:
+        """Those of a cell's runs that are as near to the paper's settings as any, in groups that
+        differ in their seeds alone.
 
         Their method is the algorithm with the task's own hyperparameters (the paper's) and the
         cell's overrides, they trained with the overrides' local epochs and batch size (else the
         task's own), and their task has the cell's options.
         """
-        key = str([cell[name] for name in ("task", "algorithm", *METHOD, "options")])
-        if key not in self._groups:
-            alike: dict[str, bool] = {}  # a method is built once, not for each of its seeds
-            members = []
-            for run, method in self._runs.get((cell["task"], cell["algorithm"]), ()):
-                if _has_options(cell, run) and _trained_as(run, cell["overrides"]):
-                    if method not in alike:
-                        alike[method] = same_method(cell, run)
-                    if alike[method]:
-                        members.append(run)
-            self._groups[key] = settings(members)
-        return self._groups[key]
+        key = str([cell[name] for name in SETTING])
+        if key in self._nearest:
+            return self._nearest[key]
+        alike: dict[str, bool] = {}  # a method is built once, not for each of its seeds
+        members = []
+        for run, method in self._runs.get((cell["task"], cell["algorithm"]), ()):
+            if _has_options(cell, run) and _trained_as(run, cell["overrides"]):
+                if method not in alike:
+                    alike[method] = same_method(cell, run)
+                if alike[method]:
+                    members.append(run)
+        groups = settings(members)
+        ranks = [_rank(cell, group[0].config) for group in groups]
+        near = [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
+        return self._nearest.setdefault(key, near)
 
     def asked(self, request: Request, preset: str) -> list[Run]:
         """The runs that a request may mean, found by its description: no task's data are loaded.
@@ -280,7 +284,7 @@ def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]
 
     Args:
         chosen: from :func:`of_one_split`, of one run or more.
-        tried: from :func:`nearest`, among which they were chosen.
+        tried: from :meth:`Index.nearest`, among which they were chosen.
     """
     notes = []
     seeds = {json.dumps(run.config.seeds, sort_keys=True) for run in chosen}
@@ -357,17 +361,8 @@ def _described(algorithm: str, overrides: str, task_values: str) -> dict[str, An
         return None
 
 
-def nearest(cell: Cell, runs: Index) -> list[list[Run]]:
-    """The cell's configurations that are as near to the paper's settings as any: the runs of each,
-    which differ in their seeds.
-    """
-    groups = runs.of(cell)
-    ranks = [_rank(cell, group[0].config) for group in groups]
-    return [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
-
-
 def best_setting(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
-    """The runs of the configuration among those of :func:`nearest` that counts for a cell."""
+    """The runs of the configuration among those of :meth:`Index.nearest` that counts for a cell."""
     if (cell["tuned"] or cell["either"]) and len(tried) > 1:
         score = SCORES[cell["chosen_by"]]
         return min(tried, key=lambda runs: merit(list(read(runs)), score))
@@ -419,5 +414,4 @@ def _fits(value: Any, wanted: Any) -> bool:
     """Whether a run's value is the wanted one, lists and tuples alike, or one of a wanted list."""
     if isinstance(wanted, list):
         return value in wanted
-    first, second = (list(v) if isinstance(v, tuple) else v for v in (value, wanted))
-    return bool(first == second)
+    return bool(value == wanted or (isinstance(wanted, tuple) and value == list(wanted)))

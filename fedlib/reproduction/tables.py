@@ -50,3 +50,9 @@ def notebooks(paper: str, item: str) -> dict[str, str]:
     """
     tasks = find(paper, item)["task"].unique()
     return {task: notebook(paper, item, task) for task in tasks}
+
+
+def how_to_make(notebook: str, preset: str = "quick") -> str:
+    """The sentence that says how missing runs are made: by a notebook or a command."""
+    switch = "" if preset == "quick" else f" --preset {preset}"
+    return f"run notebooks/{notebook}.ipynb or: fedlib reproduce {notebook}{switch}"

@@ -47,7 +47,7 @@ def ours(printed):
 @pytest.fixture
 def takes(printed):
     """Whether a run belongs to a cell."""
-    return lambda run, **cell: bool(Index([run]).of(printed(cell).iloc[0]))
+    return lambda run, **cell: bool(Index([run]).nearest(printed(cell).iloc[0]))
 
 
 NAMED = [(name, {}) for name in algorithms.METHODS]
