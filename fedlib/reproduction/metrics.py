@@ -82,12 +82,12 @@ def _worst(history: History) -> tuple[float, float]:
 def _client_accuracy(history: History) -> tuple[np.ndarray, np.ndarray]:
     """Accuracies and example counts of the clients that have examples; none if it diverged."""
     frame, split = history.clients, split_of(history)
-    frame = frame[
-        (frame["metric"] == "accuracy") & (frame["split"] == split) & (frame["examples"] > 0)
-    ]
     if history.diverged is not None:
         frame = frame[:0]
-    return frame["value"].to_numpy(float), frame["examples"].to_numpy(float)
+    value, size = (frame[name].to_numpy(float) for name in ("value", "examples"))
+    measured = (frame["metric"] == "accuracy") & (frame["split"] == split)
+    chosen = measured.to_numpy(bool) & (size > 0)
+    return value[chosen], size[chosen]
 
 
 METRICS: dict[str, Metric] = {
