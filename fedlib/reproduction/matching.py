@@ -40,8 +40,8 @@ WORDS = {
 ALL = {"cap", "examples", "rows", "test_examples"}
 
 # What a cell says of its runs' settings.
-SETTING = ("task", "algorithm", "overrides", "tuned", "either", "options", "given", "rounds")
-SETTING += ("clients_per_round", "budget")
+SETTING = ["task", "algorithm", "overrides", "tuned", "either", "options", "given", "rounds"]
+SETTING += ["clients_per_round", "budget"]
 # What a cell's options say of clients' sizes: whether they are drawn from a range.
 DRAWN = "sizes_drawn"
 # Which rounds a run is evaluated in.

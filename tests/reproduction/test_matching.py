@@ -192,6 +192,36 @@ def test_what_somebody_tried_takes_no_published_runs_place(made, task, ours, cha
     assert ours({}, other)["seeds"] == ("task" not in change)
 
 
+def test_real_data_come_first_then_the_rounds_asked_for_fewer_options_and_the_newest(made, task):
+    def run(created, every=1, stand_in=False, **options):
+        plain = made(eval_every=every)
+        said = {"stand_in": stand_in, "options": {**task.options, **options}}
+        config = dataclasses.replace(plain.config, task={**plain.config.task, **said})
+        return dataclasses.replace(plain, config=config, meta={**plain.meta, "created": created})
+
+    in_order = [run("4"), run("5", odd=1), run("7", 5), run("6", 3), run("8", stand_in=True)]
+    request = Request("synthetic", "fedavg", options=task.options, rounds=10)
+    found = Index(in_order[::-1]).asked(request, "quick")
+    assert [run.meta["created"] for run in found] == ["4", "5", "7", "6", "8"]
+
+
+def test_of_a_plan_all_runs_count_or_whole_methods_or_whole_tasks(made, task):
+    asked = [("curves", "fedavg", 0.1), ("curves", "fedavg", 0.2), ("curves", "fedadam", 0.1)]
+    asked += [("curves", "fedadam", 0.2), ("grid", "fedavg", 0.4)]
+    given = {"options": task.options, "rounds": 10}
+    requests = [Request("synthetic", n, part, {"client_lr": r}, **given) for part, n, r in asked]
+    runs = [made(name, overrides={"client_lr": rate}) for _, name, rate in asked]
+
+    def found(runs, **how):
+        return [run.config.digest for run in Index(runs).plan(requests, "quick", **how)]
+
+    some, digests = [*runs[:3], runs[4]], [run.config.digest for run in runs]
+    assert found(runs) == digests == found(runs, single=False, whole=True)
+    assert found(some) == found(some, whole=True) == [*digests[:3], digests[4]]
+    assert found(some, single=False) == [*digests[:2], digests[4]]
+    assert found(runs[:4], whole=True) == [] != found(runs[:4])
+
+
 def test_tuned_hyperparameters_are_chosen_by_the_training_loss(made, ours):
     cell = {"tuned": ("client_lr",)}
     grid = [
