@@ -88,7 +88,8 @@ def test_odd_floats_and_names_survive(store, quadratic):
 
 
 def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, trained):
-    common = {"rounds": 2, "eval_every": 1, "overrides": STEPS}
+    given = {**STEPS, "client_lr": 0.3}  # over which a request's win
+    common = {"rounds": 2, "eval_every": 1, "overrides": given}
     known = store.run(quadratic, "fedavg", **common)
     trained.clear()
     requests = [
@@ -103,7 +104,7 @@ def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, 
     same(histories[0], known)
     same(histories[1], histories[4])
     for request, history in zip(requests, histories, strict=True):
-        overrides = {**STEPS, **request.get("overrides", {})}
+        overrides = {**given, **request.get("overrides", {})}
         every = request.get("eval_every", 1)
         settings = {"rounds": 2, "eval_every": every, "overrides": overrides}
         same(fedlib.run(quadratic, request["algorithm"], **settings), history)

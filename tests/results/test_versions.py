@@ -94,10 +94,11 @@ def test_a_version_is_answered_and_its_absence_said_once(tmp_path, caplog, monke
     first = store.run(task(version="1"), "fedavg")
     assert store.run(task(version="1"), "fedavg").meta["created"] == first.meta["created"]
     fewer = fedlib.ClientData(task().train.x, task().train.y, [[0]])
-    others = [replace(task(version="1"), **part) for part in ({"l2": 0.1}, {"test": fewer})]
+    parts = [{"l2": 0.1}, {"test": fewer}, {"reduction": "sum"}]
+    others = [replace(task(version="1"), **part) for part in parts]
     others.append(task(lambda: nn.Flatten(), "1"))
     digests = {configure(other, "fedavg").config.digest for other in others}
-    assert len(digests | {first.config.digest}) == 4 and not caplog.messages
+    assert len(digests | {first.config.digest}) == 5 and not caplog.messages
     made = task()
     with caplog.at_level(logging.WARNING, "fedlib"):
         one, two = store.runs(made, [{"algorithm": "fedavg", "seed": seed} for seed in (0, 1)])
