@@ -173,7 +173,7 @@ def whole(name: str, value: Any, low: int, high: int = MOST, allowed: str = "") 
 
     Args:
         name: the argument's, for the error.
-        allowed: what the error says is allowed; default ``low`` to ``high`` in words.
+        allowed: what the error says is allowed. Default: ``low`` to ``high`` in words.
 
     Raises:
         Error: no whole number, or one that is not in ``low..high``.

@@ -25,7 +25,7 @@ def read_items(
 
     Args:
         datasets: by name.
-        inputs, targets, client: fields of items that are dicts; see
+        inputs, targets, client: fields of items that are dicts. See
             :meth:`fedlib.ClientData.from_datasets`. Without ``client`` the owner is the place of
             the data set.
     """

@@ -50,14 +50,14 @@ class Request:
     Attributes:
         task, algorithm: their names.
         part: which figures or tables of the notebook it is for, for instance ``"curves"``.
-        overrides: hyperparameters over the task's own; see :func:`fedlib.run`.
-        options: of :func:`fedlib.load_task`; may set ``preset``, and ``seed`` (of the partition).
+        overrides: hyperparameters over the task's own. See :func:`fedlib.run`.
+        options: of :func:`fedlib.load_task`. May set ``preset``, and ``seed`` (of the partition).
         rounds: None: the task's own.
         seed: of the run, and of the task unless the options set that.
-        eval_every: rounds between evaluations; 0: only the initial and the last model.
+        eval_every: rounds between evaluations. 0: only the initial and the last model.
         eval_last: so many last rounds are evaluated each, unless ``eval_every`` is 0.
         clients_per_round: None: the task's own.
-        keep_params: whether to store the final parameters; None: unless ``eval_every`` is 0.
+        keep_params: whether to store the final parameters. None: unless ``eval_every`` is 0.
     """
 
     task: str
@@ -128,11 +128,11 @@ def grid(
 
     Args:
         rates: override key -> the values that are tried, for instance
-            ``{"client_lr": [0.01, 0.1], "server_lr": [1.0]}``; ``{}``: the task's own, one run.
+            ``{"client_lr": [0.01, 0.1], "server_lr": [1.0]}``. ``{}``: the task's own, one run.
         n: the plan's numbers: of these ``rounds``, ``eval_every``, ``eval_last``,
             ``clients_per_round`` and ``seed`` are the runs', where it has them.
         fixed: overrides that all runs have besides.
-        options: of the task; those that are None are left to its preset.
+        options: of the task. Those that are None are left to its preset.
         settings: other fields of :class:`Request`, or fields of ``n`` in other words.
 
     Raises:
@@ -157,7 +157,7 @@ def neighbours(rates: Mapping[str, float | Sequence[float]], reach: int) -> Rate
 
     Args:
         rates: override key -> a power of the root of ten, or several.
-        reach: how many half-decades below the smallest and above the largest; 0: only those between
+        reach: how many half-decades below the smallest and above the largest. 0: only those between
             them.
 
     Example:
@@ -180,7 +180,7 @@ def printed(paper: str, table: str, *keys: str, **where: str) -> Rates:
     Args:
         paper, table: of :func:`fedlib.papers.table`: one with columns ``log10_KEY`` and one row
             for ``where``, or with the columns ``parameter`` and ``log10_value``.
-        keys: only these; default all.
+        keys: only these. Default: all.
         where: what the table's columns must say, capitals apart.
 
     Returns:
@@ -208,7 +208,7 @@ def thinned(rates: Mapping[str, Sequence[float]], points: int | None) -> Rates:
     """So many of each key's values, evenly spread and with both ends.
 
     Args:
-        points: at least 2; None: all.
+        points: at least 2. None: all.
 
     Example:
         >>> thinned({"client_lr": [1, 2, 3, 4, 5]}, 3)
@@ -226,7 +226,7 @@ def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Any]:
 
     Args:
         runs: a list of requests; or a plan's parts, which then are repeated together.
-        seeds: how many, counted up from each run's own; None: one.
+        seeds: how many, counted up from each run's own. None: one.
 
     Returns:
         the requests; or the parts once per seed, a list that a plan may return.
@@ -307,7 +307,7 @@ def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) 
         notebook: one of :func:`planned`.
         preset: ``"quick"``, ``"laptop"`` or ``"paper"``.
         seed: of tasks and runs, the first of several.
-        **given: parameters of the notebook, in place of the preset's numbers; None: the preset's.
+        **given: parameters of the notebook, in place of the preset's numbers. None: the preset's.
 
     Raises:
         Error: a notebook without a plan, or a plan that raises, trains, loads a task, or returns
@@ -333,7 +333,7 @@ def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]
     """What a plan is called with: the numbers beside it for a preset, and what a reader changed.
 
     Args:
-        given: the notebook's parameters; None: as the preset has it.
+        given: the notebook's parameters. None: as the preset has it.
     """
     beside = {name: plan.__globals__.get(name, {}) for name in PRESETS}
     names = dict.fromkeys(name for values in (*beside.values(), given) for name in values)

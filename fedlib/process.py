@@ -111,7 +111,7 @@ def _set_random_states(states: list[Any]) -> None:
 
 
 def seed(number: int) -> None:
-    """Seed torch's, NumPy's and Python's random numbers; inside of :func:`alone`."""
+    """Seed torch's, NumPy's and Python's random numbers. Inside of :func:`alone`."""
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number)
@@ -121,7 +121,7 @@ def seed(number: int) -> None:
 
 @contextmanager
 def threads(count: int, others: bool = True) -> Iterator[None]:
-    """This thread's kernels of torch in ``count`` threads inside; the process's pools end with it.
+    """This thread's kernels of torch in ``count`` threads inside. The process's pools end with it.
 
     Args:
         others: whether threads that compute for the first time meanwhile have the number from

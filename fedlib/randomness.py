@@ -64,7 +64,7 @@ def _mix_int(x: int) -> int:
 
 
 def fold(keys: Tensor, number: Tensor | int) -> Tensor:
-    """New keys from ``keys`` and a number (round, client, step, layer); int64, broadcast."""
+    """New keys from ``keys`` and a number (round, client, step, layer). Int64, broadcast."""
     if isinstance(number, int):
         return mix(keys ^ _mix_int(number * _GAMMA + _GAMMA))
     return mix(keys ^ mix((number + torch.zeros_like(keys)) * _GAMMA + _GAMMA))
@@ -109,7 +109,7 @@ def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
 
 @dataclass
 class Masks:
-    """What :func:`dropout` takes its masks from in a forward pass; see :func:`masks`.
+    """What :func:`dropout` takes its masks from in a forward pass. See :func:`masks`.
 
     Attributes:
         calls: of dropout so far.
@@ -130,7 +130,7 @@ def masks(keys: Tensor | None, vmapped: bool = False) -> Iterator[None]:
 
     Args:
         keys: int64 ``[G]``, one key per data row (seed, round, client and step folded in), or 0-d
-            for one client without a row axis; None for torch's dropout.
+            for one client without a row axis. None for torch's dropout.
         vmapped: whether the forward pass runs under torch.func.vmap.
 
     The same keys give the same masks, so a method that evaluates one batch at two points can use

@@ -44,11 +44,11 @@ class AdaFedAdam(LocalTraining):
     statistics, F_k(x_0) of a client that comes later is with those of its first round.
 
     Args:
-        lr: server learning rate eta; 1e-3, centralised Adam's default, in the paper.
+        lr: server learning rate eta. 1e-3, centralised Adam's default, in the paper.
         beta1, beta2: 0.9 and 0.999 in the paper.
         eps: in the denominator; not printed, 1e-8 in the code.
-        alpha: fairness; 0 is without, the paper recommends 1 to 4.
-        client: the client optimizer; any that has a learning rate eta_k.
+        alpha: fairness. 0 is without, the paper recommends 1 to 4.
+        client: the client optimizer. Any that has a learning rate eta_k.
         objective, client_schedule: see :class:`fedlib.FedOpt`.
 
     Example:

@@ -11,13 +11,13 @@ A round, for the clients of the cohort that have examples:
 1. ``remembers``: clients that take part for the first time ``client_enroll``;
 2. ``measures``: each client evaluates its whole data with ``client_measure``, and the server takes
    the mean of what they send in ``server_measured``;
-3. ``client_init``, ``client_step`` for every local step, ``client_final``; ``remembers``: then
+3. ``client_init``, ``client_step`` for every local step, ``client_final``. ``remembers``: then
    ``client_remember``;
 4. ``server_update`` with the weighted mean of the reports.
 
 What the server's functions draw from torch's, NumPy's or Python's random numbers is a function of
 the run's seed and the round, the same for all configurations. Clients draw by ``batch.keys``, or
-by ``client.keys``, see :mod:`fedlib.randomness`; other draws of theirs are refused.
+by ``client.keys``, see :mod:`fedlib.randomness`. Other draws of theirs are refused.
 
 A method knows the parameters' places in ``x`` by ``self.layout``, and in the server's functions the
 round by ``self.progress``.
@@ -61,7 +61,7 @@ class ValueAndGrad(Protocol):
 
         Args:
             lr: broadcasts to ``[..., 1]``.
-            out: where to write, for instance ``x`` itself; default a new tensor.
+            out: where to write, for instance ``x`` itself. Default: a new tensor.
         """
 
     def features(self, x: Tensor, batch: Any) -> Tensor:
@@ -96,8 +96,8 @@ class Client:
         cohort: how many clients take part in a round.
         population: how many clients there are.
         memory: what it kept from its last round (``client_enroll``, ``client_remember``).
-        measured: what it kept of ``client_measure`` in this round; nothing in halves.
-        number: which client of the task it is, from 0; a whole number in a scalar's shape.
+        measured: what it kept of ``client_measure`` in this round. Nothing in halves.
+        number: which client of the task it is, from 0. A whole number in a scalar's shape.
         key: of this run and round. :attr:`keys` are the client's.
     """
 
@@ -185,7 +185,7 @@ class Algorithm(Component):
         return False
 
     def server_init(self, params: Tensor) -> State:
-        """The server's state before round 0; ``"x"`` holds the parameters ``[..., P]``."""
+        """The server's state before round 0. ``"x"`` holds the parameters ``[..., P]``."""
         return {"x": params}
 
     def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
@@ -217,7 +217,7 @@ class Algorithm(Component):
         raise undefined(self, "client_final")
 
     def client_remember(self, server: State, state: State) -> State:
-        """What the client remembers until its next round; the fields of :meth:`client_enroll`."""
+        """What the client remembers until its next round. The fields of :meth:`client_enroll`."""
         return {}
 
     def server_update(self, server: State, mean: State) -> State:

@@ -7,7 +7,7 @@ from fedlib.optimizers import server as servers
 
 
 def fedavg() -> FedOpt:
-    """x_{t+1} = x_t + server_lr * sum_i p_i (x_i - x_t); FedOpt, Algorithm 3, at ``server_lr = 1``.
+    """x_{t+1} = x_t + server_lr * sum_i p_i (x_i - x_t). FedOpt, Algorithm 3, at ``server_lr = 1``.
 
     That server rate gives the mean of the clients' models.
     """

@@ -48,7 +48,7 @@ class FedNova(OwnSteps):
 
     Args:
         client_lr: learning rate of the clients' SGD, eta_l.
-        server_lr: factor on the server's step; 1 in the paper.
+        server_lr: factor on the server's step. 1 in the paper.
         momentum: of the clients' SGD.
         mu: weight of the clients' proximal term mu/2 ||x - x_t||^2.
         nesterov: Nesterov's momentum on the clients.
@@ -56,7 +56,7 @@ class FedNova(OwnSteps):
             a client's first.
         nesterov_count: ``"exact"`` or ``"heavy_ball"``: as what the steps of Nesterov's momentum
             are counted in ||a_i||_1.
-        client_schedule: factor on the client learning rate per round; see :class:`fedlib.FedOpt`.
+        client_schedule: factor on the client learning rate per round. See :class:`fedlib.FedOpt`.
 
     Example:
         >>> import fedlib

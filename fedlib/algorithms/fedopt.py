@@ -26,7 +26,7 @@ class FedOpt(LocalTraining):
     Args:
         client: the client optimizer, for instance ``fedlib.client.SGD(lr=0.1)``.
         server: the server optimizer, for instance ``fedlib.server.Adam(lr=0.01)``.
-        objective: the local objective; ``fedlib.Proximal(mu)`` makes it FedProx's and
+        objective: the local objective. ``fedlib.Proximal(mu)`` makes it FedProx's and
             ``fedlib.Moon(mu)`` MOON's.
         client_schedule: factor on the client learning rate per round: ``"constant"``,
             ``"exp_decay"`` (FedOpt E.6), ``"exp_decay_thirds"`` (that for any number of rounds),

@@ -116,5 +116,5 @@ class OwnSteps(Algorithm):
         require_schedule("client_schedule", self.client_schedule)
 
     def rate(self, client: Client) -> float:
-        """The clients' learning rate in this round; a tensor where ``client_lr`` is one."""
+        """The clients' learning rate in this round. A tensor where ``client_lr`` is one."""
         return factor(self.client_schedule, client.round, client.rounds) * self.client_lr

@@ -76,5 +76,5 @@ class Lookahead(FedOpt):
 
 
 def lookahead() -> Lookahead:
-    """:class:`Lookahead` with SGD inside; its authors take 0.5 as the outer rate, ``server_lr``."""
+    """:class:`Lookahead` with SGD inside. Its authors take 0.5 as the outer rate, ``server_lr``."""
     return Lookahead(server=servers.SGD(lr=0.5))

@@ -13,7 +13,7 @@ from fedlib.algorithms.mime import Mime
 class MimeLite(Mime):
     """y <- y - client_lr U(grad F_i(y; b), s) with the server's s frozen; then s <- V(c, s).
 
-    c = sum_i p_i grad F_i(x_t) at the old x_t, as in :class:`Mime`; the local gradients are not
+    c = sum_i p_i grad F_i(x_t) at the old x_t, as in :class:`Mime`. The local gradients are not
     corrected with it. With ``SGD`` as base there is no state, clients send no gradients, ``split``
     has no effect, and this is FedAvg, as the paper has it (Table 1).
 

@@ -53,7 +53,7 @@ class Objective(Component):
         The reported training loss is the client's own, so that it compares between methods.
 
         Args:
-            state: the client's state; ``"anchor"`` is the server's model of this round and
+            state: the client's state. ``"anchor"`` is the server's model of this round and
                 ``"memory"`` what the client remembers.
             batch, value_and_grad: of the local step.
         """
@@ -103,7 +103,7 @@ class Moon(Objective):
     MOON paper adds a projection head to the model.
 
     Args:
-        mu: weight of the term; 1 in the Delta-SGD paper's commands. 0 gives FedAvg's objective.
+        mu: weight of the term. 1 in the Delta-SGD paper's commands. 0 gives FedAvg's objective.
         temperature: 0.5 in both papers' code.
 
     Example:

@@ -36,8 +36,8 @@ class QFedAvg(LocalTraining):
     that paper's Table 5.
 
     Args:
-        q: fairness; 0 is FedAvg with equal weights.
-        L: the Lipschitz constant that scales the steps; None for 1 / client learning rate (before
+        q: fairness. 0 is FedAvg with equal weights.
+        L: the Lipschitz constant that scales the steps. None for 1 / client learning rate (before
             any schedule).
         client, objective, client_schedule: see :class:`fedlib.FedOpt`.
 

@@ -18,7 +18,7 @@ from fedlib.errors import Error, Failure, first_line
 
 
 class Terminated(BaseException):
-    """SIGTERM; no ``except Exception`` on the way may take it for a failure."""
+    """SIGTERM. No ``except Exception`` on the way may take it for a failure."""
 
 
 def main() -> NoReturn:

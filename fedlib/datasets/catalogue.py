@@ -27,7 +27,7 @@ class Description:
         kind: ``"arrays"`` (imported from ``.npz``), ``"text"`` (imported from ``.jsonl``), or
             ``"posts"`` (prepared only).
         shape: of one example, for arrays.
-        class_count: number of labels; None if the texts have none.
+        class_count: number of labels. None if the texts have none.
         classes: names of the labels where they are known.
         polarity: of handwriting in the copy that the papers used, followed by the stand-in. An
             imported copy's own polarity is measured and stands in its card.
@@ -76,7 +76,7 @@ class File:
     Attributes:
         name: what it is called on disk; of a repository's file the path there.
         sha256: of the file, hexadecimal; empty: not known beforehand.
-        size: in bytes; rough where it was not published.
+        size: in bytes. Rough where it was not published.
         urls: addresses of the same bytes, tried in this order; of a repository's file they follow
             from its path.
     """
@@ -95,8 +95,8 @@ class Source:
         files: to download.
         members: which files of the archives are needed, by name without folders. Empty if the files
             are read as they are.
-        unpacked: bytes of those members; rough for TFF's.
-        prepared: bytes of the arrays made from them; rough likewise.
+        unpacked: bytes of those members. Rough for TFF's.
+        prepared: bytes of the arrays made from them. Rough likewise.
         hash_from: where the files' SHA-256 were read.
         origin: one line for the card where the catalogue speaks of more than this copy.
     """

@@ -42,7 +42,7 @@ def _only(files: Mapping[str, bytes]) -> bytes:
 def femnist(contents: Contents) -> Made:
     """LEAF's shards of JSON: 784 pixels from 0 to 1 a picture, by user.
 
-    Writers come by the number of their training shard, then by name; a writer's pictures in the
+    Writers come by the number of their training shard, then by name. A writer's pictures in the
     order of the file.
     """
     users: dict[str, dict[str, tuple[int, Any]]] = {split: {} for split in SPLITS}
@@ -86,7 +86,7 @@ def mnist(contents: Contents) -> Made:
 
 
 def fashion_mnist(contents: Contents) -> Made:
-    """``<split>/<label>/<number>.png``, numbered within the label; official files of labels."""
+    """``<split>/<label>/<number>.png``, numbered within the label. Official files of labels."""
     arrays: dict[str, np.ndarray] = {}
     for split, theirs in (("train", "train"), ("test", "t10k")):
         packed = contents["labels"][f"data/fashion/{theirs}-labels-idx1-ubyte.gz"]
@@ -220,7 +220,7 @@ def _speeches(page: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def shakespeare(contents: Contents) -> Made:
-    """The HTML plays of the MIT edition; a role with two speeches or more is a client.
+    """The HTML plays of the MIT edition. A role with two speeches or more is a client.
 
     Roles come play by play in the order of their first speech; of a role's speeches 80 %, rounded
     up, train, and at least one tests.
@@ -266,7 +266,7 @@ class _Plain(HTMLParser):
 
 
 def stackexchange(contents: Contents) -> Made:
-    """Dumps of sites (``Posts.xml``), questions and answers by user; the role is the site.
+    """Dumps of sites (``Posts.xml``), questions and answers by user. The role is the site.
 
     A text is the question's title, if it is one, and the post. An answer has its question's tags.
     Of a user's posts, by day and number, the last fifth tests, rounded down.

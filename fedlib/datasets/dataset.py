@@ -19,7 +19,7 @@ OPTIONAL = ("train_client", "test_client", "train_coarse", "test_coarse")
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples as arrays, possibly memory-mapped; none may be written to.
+    """Examples as arrays, possibly memory-mapped. None may be written to.
 
     Attributes:
         name: as given to ``load``.
@@ -31,7 +31,7 @@ class Dataset:
         stand_in: True if this is an offline stand-in, not the data the name promises.
         source: one line on where it comes from.
         fingerprint: SHA-256 (hex) of the contents.
-        polarity: for handwriting ``"ink_bright"`` or ``"ink_dark"`` (paper is the highest value);
+        polarity: for handwriting ``"ink_bright"`` or ``"ink_dark"`` (paper is the highest value).
             None for everything else.
         clients: names of the persons, by their codes, or None.
     """
@@ -88,11 +88,11 @@ class TextDataset:
         return self._array(split, "client")
 
     def labels(self, split: str) -> np.ndarray:
-        """int64 ``[N]``; Error if these texts have no labels."""
+        """int64 ``[N]``. Error if these texts have no labels."""
         return self._array(split, "label")
 
     def tags(self, split: str, i: int) -> list[str]:
-        """The tags of the ``i``-th text; Error if these texts have no tags."""
+        """The tags of the ``i``-th text. Error if these texts have no tags."""
         tags: list[str] = json.loads(self._bytes(split, "tags", "tags_offsets", i))
         return tags
 

@@ -45,7 +45,7 @@ class Shelf:
 
     Attributes:
         raw: a folder for what is downloaded.
-        given: the user's folder; nothing is downloaded then.
+        given: the user's folder. Nothing is downloaded then.
         advance: called with bytes that are downloaded, or were there and are read.
     """
 

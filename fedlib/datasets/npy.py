@@ -101,9 +101,9 @@ def text_arrays(
 
     Args:
         source: of the texts, for messages.
-        texts: in any order of splits and clients; within a split they stay in this order. All of
+        texts: in any order of splits and clients. Within a split they stay in this order. All of
             them have a label, all have tags, or none has anything.
-        clients: those whose codes are fixed; others get the next ones as they come.
+        clients: those whose codes are fixed. Others get the next ones as they come.
 
     Raises:
         Error: a split has no texts, or only empty ones.

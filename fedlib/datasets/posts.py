@@ -39,7 +39,7 @@ class Posts:
         sentences: int16 ``[N, 21]``: bos, the first 20 words, eos if there are fewer, then padding.
             Inputs are all columns but the last, targets all but the first (FedOpt's next-word
             prediction).
-        starts: int64 ``[clients + 1]``; client c has posts ``starts[c]:starts[c + 1]``, in the
+        starts: int64 ``[clients + 1]``. Client c has posts ``starts[c]:starts[c + 1]``, in the
             order of the file.
         words: int16 ``[W]``, the ids of tokens and title of all posts in a row, unknown words
             included (FedOpt's tag prediction divides by their number too).
@@ -48,7 +48,7 @@ class Posts:
         tag_offsets: int64 ``[N + 1]`` into ``tags``.
         clients: names of the clients.
         lengths: uint8 ``[N]``, the number of targets of each sentence that are not padding.
-        word_list, tag_list: the vocabulary by rank; word id i is ``word_list[i - 1]``.
+        word_list, tag_list: the vocabulary by rank. Word id i is ``word_list[i - 1]``.
 
     All arrays may be read-only memory maps.
     """
@@ -69,10 +69,10 @@ class Posts:
 
 
 def encode(posts: Iterable[Row], words: Sequence[str], tags: Sequence[str]) -> Posts:
-    """Encode posts that fit in memory; :func:`write` is for those that do not.
+    """Encode posts that fit in memory. :func:`write` is for those that do not.
 
     Args:
-        posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``; all
+        posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``. All
             posts of a client stand together.
         words, tags: the vocabularies in rank order, of at most 32,000 each.
 
@@ -107,7 +107,7 @@ def write(
     Args:
         folder: an existing folder.
         split: the files' prefix.
-        pieces: client, and the tokens, titles and tags of some of its posts, perhaps none; all
+        pieces: client, and the tokens, titles and tags of some of its posts, perhaps none. All
             pieces of a client stand together.
         words, tags: as for :func:`encode`.
 
@@ -136,7 +136,7 @@ def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tens
 
     Args:
         index: int64 ``[...]``, numbers of posts.
-        words: integers ``[W]``, ids ``1..size`` or others; may be a memory map.
+        words: integers ``[W]``, ids ``1..size`` or others. May be a memory map.
         offsets: int64 ``[N + 1]``, on the device of ``words``.
 
     Returns:
@@ -216,9 +216,9 @@ def text_posts(dataset: TextDataset, words: int, tags: int) -> tuple[Posts, Post
 
     Args:
         dataset: texts with tags.
-        words: size of the word vocabulary; words rank by the number of clients that use them, as
+        words: size of the word vocabulary. Words rank by the number of clients that use them, as
             in the federated Stack Overflow files.
-        tags: size of the tag vocabulary; tags rank by the number of examples.
+        tags: size of the tag vocabulary. Tags rank by the number of examples.
 
     Raises:
         Error: the texts have no tags.

@@ -42,7 +42,7 @@ def prepare(
             ``"shakespeare_plays"``, which is prepared as ``shakespeare``.
         data_root: default ``FEDLIB_DATA``, else ``data/``.
         overwrite: replace a prepared data set of that name.
-        from_folder: a folder with the files, downloaded by hand, in place of a download; see
+        from_folder: a folder with the files, downloaded by hand, in place of a download. See
             :mod:`fedlib.datasets.fetching`.
         progress: show a progress bar.
 
@@ -69,7 +69,7 @@ def prepare_all(
     from_folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> Iterator[tuple[Edition, Card | Error]]:
-    """Prepare editions one after the other, under one progress bar; see :func:`prepare`.
+    """Prepare editions one after the other, under one progress bar. See :func:`prepare`.
 
     Yields:
         each edition with its new card, or with what prevented it, which leaves the others alone.

@@ -65,7 +65,7 @@ def prepared_names(data_root: Root = None) -> list[str]:
 
 
 def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
-    """The card of a prepared data set; None if there is none, Error if it is unusable."""
+    """The card of a prepared data set. None if there is none, Error if it is unusable."""
     folder = prepared_folder(name, data_root)
     if not folder.exists():
         return None

@@ -30,7 +30,7 @@ def leaf_synthetic(
         clients: number of clients.
         classes: number of labels.
         dimension: of an input, without the bias (which LEAF uses for the labels and then removes).
-        seed: of the legacy generator; LEAF's default is 931231.
+        seed: of the legacy generator. LEAF's default is 931231.
 
     Returns:
         Inputs, float32 ``[n_i, dimension]`` per client, and labels, int64 ``[n_i]`` per client.

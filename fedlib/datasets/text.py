@@ -51,8 +51,8 @@ def shakespeare_chunks(
 
     Args:
         text: uint8 ``[bytes]``, all snippets in UTF-8 one after the other.
-        offsets: int64 ``[snippets + 1]``; snippet i is ``text[offsets[i]:offsets[i + 1]]``.
-        length: tokens that a model reads at once; 80 in the paper.
+        offsets: int64 ``[snippets + 1]``. Snippet i is ``text[offsets[i]:offsets[i + 1]]``.
+        length: tokens that a model reads at once. 80 in the paper.
 
     Returns:
         uint8 ``[rows, length + 1]`` and int64 ``[snippets]``, how many rows each snippet has.
@@ -96,7 +96,7 @@ def post_words(text: str) -> list[str]:
 
 
 def any_words(text: str) -> list[str]:
-    """Like :func:`post_words`, but of all scripts; the letters of some (Chinese, Thai) one by one.
+    """Like :func:`post_words`, but of all scripts. The letters of some (Chinese, Thai) one by one.
 
     >>> any_words("Très bien! Очень хорошо, 很好")
     ['très', 'bien', '!', 'очень', 'хорошо', ',', '很', '好']
@@ -114,7 +114,7 @@ def sentences(text: str) -> list[str]:
 
 
 def most_frequent(words: Iterable[str], size: int) -> list[str]:
-    """The ``size`` most frequent words, most frequent first; ties in alphabetical order.
+    """The ``size`` most frequent words, most frequent first. Ties in alphabetical order.
 
     >>> most_frequent(["b", "a", "c", "b", "d", "a"], 3)
     ['a', 'b', 'c']
@@ -159,7 +159,7 @@ def tokenized(
     Args:
         train, test: texts.
         size: of the vocabulary, the four special numbers included.
-        length: of a row, 3 or more; texts are truncated or padded at the end.
+        length: of a row, 3 or more. Texts are truncated or padded at the end.
         split: a text's words.
 
     Returns:
@@ -216,7 +216,7 @@ def read_glove(
 
     Args:
         path: the file, UTF-8.
-        words: which to keep (a set is fastest); default all.
+        words: which to keep (a set is fastest). Default: all.
 
     Returns:
         the words in file order and float32 ``[words, dimensions]``. Of a word that stands there

@@ -79,7 +79,7 @@ _LONG = 8  # words of a post
 def rare_words() -> Iterator[_Row]:
     """Posts whose tags hang on rare words, as generated: how hard they are is known.
 
-    40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all); a user
+    40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all). A user
     writes half of the posts about five of them. A post has one topic or, as often, two,
     which are its tags. For each of them it holds, with probability 0.9, one of the four words that
     no other topic has, and the rest of its eight words are common ones (30, the k-th as frequent as

@@ -280,7 +280,7 @@ def write_shakespeare(files: Files, folder: Path, progress: bool) -> dict[str, A
 
 
 def write_stackoverflow(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
-    """Stack Overflow as :class:`fedlib.datasets.posts.Posts`; no task uses its held-out users.
+    """Stack Overflow as :class:`fedlib.datasets.posts.Posts`. No task uses its held-out users.
 
     The vocabularies are the 10,000 first words and the 500 most frequent tags of TFF's own counts
     (FedOpt section 4 and its public code). Memory is bounded by the largest client's ids: texts

@@ -105,7 +105,7 @@ class Checkpoint:
     Args:
         folder: may hold checkpoints of several programs.
         configs: the program's configurations; only their own state is ever loaded.
-        every: rounds between checkpoints; default one a minute.
+        every: rounds between checkpoints. Default: one a minute.
     """
 
     def __init__(self, folder: Path, configs: Sequence[RunConfig], every: int | None) -> None:
@@ -138,7 +138,7 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def load(self, device: torch.device) -> Snapshot | None:
-        """The last snapshot, its tensors on ``device``; None if there is none.
+        """The last snapshot, its tensors on ``device``. None if there is none.
 
         Raises:
             Error: the file is not what was written, or of another run or format.

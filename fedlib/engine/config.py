@@ -135,7 +135,7 @@ def unnamed(run: Configured) -> str:
 
 
 class Settings(TypedDict, total=False):
-    """What decides a run's numbers, besides its task and algorithm; see :func:`fedlib.run`."""
+    """What decides a run's numbers, besides its task and algorithm. See :func:`fedlib.run`."""
 
     rounds: int | None
     seed: int | Mapping[str, int]
@@ -282,7 +282,7 @@ def named_method(
 
     Args:
         hyperparameters: the task's for this algorithm.
-        client_hyperparameters: the task's by client optimizer; see :class:`fedlib.Task`.
+        client_hyperparameters: the task's by client optimizer. See :class:`fedlib.Task`.
 
     Raises:
         Error: an unknown name or key, or a value out of its range.

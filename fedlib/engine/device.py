@@ -16,7 +16,7 @@ GPU_SHARE = "FEDLIB_GPU_SHARE"
 
 
 def resolve_device(device: str) -> torch.device:
-    """The torch device for a name; ``"auto"`` takes CUDA if there is one.
+    """The torch device for a name. ``"auto"`` takes CUDA if there is one.
 
     Raises:
         Error: CUDA asked for on a machine without it, or a name that torch does not know.

@@ -82,7 +82,7 @@ class Evaluator:
         self._inputs: Tensor | None = None
 
     def inputs(self, part: slice) -> Tensor:
-        """Model inputs ``[1, B, ...]`` of some test examples; small sets are transformed once."""
+        """Model inputs ``[1, B, ...]`` of some test examples. Small sets are transformed once."""
         if self.index.numel() * self.inputs_each <= 4 * CHUNK_NUMBERS:
             if self._inputs is None:
                 self._inputs = self._transform(self.index)

@@ -11,13 +11,13 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
 
     Args:
         accuracy: ``[C, clients]``, of C models on each client's test examples, fractions.
-        examples: ``[clients]``, each client's test examples; clients without any, or without an
+        examples: ``[clients]``, each client's test examples. Clients without any, or without an
             accuracy (NaN: all of their labels are ignored), are left out.
 
     Returns:
         tensors ``[C]``: ``accuracy_unweighted``, the mean over clients; ``accuracy_std`` and
         ``accuracy_std_weighted``, the standard deviation (divisor: the number of clients, or
-        weighted by examples around the weighted mean); ``accuracy_worst_30``,
+        weighted by examples around the weighted mean). ``accuracy_worst_30``,
         ``accuracy_worst_10`` and ``accuracy_worst_30_weighted``, the mean over the
         :func:`worst` clients, the last one weighted by examples. ``error_rsd``, standard deviation
         over mean of the local errors 1 - accuracy (0 where no client errs).

@@ -41,7 +41,7 @@ class History:
             is the server model on the test data. Split ``"train"`` is the example-weighted mean of
             the batch losses that the cohort saw during local training in that round.
         clients: tidy, at the last evaluation: ``client, split, metric, value, examples``.
-        params: the final server parameters by name, on the CPU; the last finite ones if the run
+        params: the final server parameters by name, on the CPU. The last finite ones if the run
             diverged.
         config: the run's configuration.
         meta: device, backend, threads, configurations (trained together), seconds,
@@ -112,7 +112,7 @@ class History:
 
         Args:
             metric, split: which series.
-            window: rounds; default FedOpt's 100, or for runs under 1500 rounds the same share of
+            window: rounds. Default: FedOpt's 100, or for runs under 1500 rounds the same share of
                 them.
 
         Returns:

@@ -25,7 +25,7 @@ class Batch:
 
     Attributes:
         x, y: inputs and targets ``[n, B, ...]``.
-        weights: ``[n, B]``, what each example's loss counts in its batch's loss; 0 for padding.
+        weights: ``[n, B]``, what each example's loss counts in its batch's loss. 0 for padding.
         keys: int64 ``[n]``, keys of (round, client, step) for dropout, or None in evaluation.
         mask: bool ``[n, B]``, which examples are real, or None where all are.
     """
@@ -107,7 +107,7 @@ class RowsOracle:
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
     def features(self, x: Tensor, batch: Batch) -> Tensor:
-        """The features ``[n, C, B, F]`` without dropout; those of a sequence's steps in a row."""
+        """The features ``[n, C, B, F]`` without dropout. Those of a sequence's steps in a row."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
         with torch.no_grad(), self.model.evaluating(running=False), real_examples(batch.mask):

@@ -23,7 +23,7 @@ Piece = TypeVar("Piece")
 
 
 def count() -> int:
-    """How many ranks run together; 1 without torch.distributed."""
+    """How many ranks run together. 1 without torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
@@ -48,7 +48,7 @@ def join(device: str = "auto") -> None:
 
 
 def gather(value: T) -> list[T]:
-    """Every rank's value, in order; tensors are to be on the CPU.
+    """Every rank's value, in order. Tensors are to be on the CPU.
 
     Raises:
         Failure: another rank has ended.
@@ -64,7 +64,7 @@ def gather(value: T) -> list[T]:
 
 
 def first(value: T) -> T:
-    """Rank 0's value, on every rank; tensors are to be on the CPU.
+    """Rank 0's value, on every rank. Tensors are to be on the CPU.
 
     Raises:
         Failure: another rank has ended.
@@ -80,7 +80,7 @@ def first(value: T) -> T:
 
 
 def shared(function: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]:
-    """``function`` of every piece, in order; each rank calls it for a share of them."""
+    """``function`` of every piece, in order. Each rank calls it for a share of them."""
     ranks = count()
     if ranks == 1:
         return [function(piece) for piece in pieces]

@@ -44,8 +44,8 @@ def chosen(whose: Tensor, left: Any, right: Any) -> Any:
 
 
 def kept(places: Tensor | list[int], state: Any, count: int) -> Any:
-    """A copy of the configurations at ``places`` of a state, or a tensor, of ``count`` of them;
-    what they share stays.
+    """A copy of the configurations at ``places`` of a state, or a tensor, of ``count`` of them.
+    What they share stays.
     """
     if isinstance(state, dict):
         return {name: kept(places, part, count) for name, part in state.items()}
@@ -186,7 +186,7 @@ class ClientStates:
         return torch.from_numpy(self.slots[clients])
 
     def reserve(self, clients: np.ndarray) -> Tensor:
-        """The places of ``clients [M]``; those without a state get one, which is to be put."""
+        """The places of ``clients [M]``. Those without a state get one, which is to be put."""
         with self._lock:
             new = self.unseen(clients)
             self.slots[new] = np.arange(self.count, self.count + len(new))

@@ -68,16 +68,16 @@ def learning_curves(
         metric, split: which series.
         printed: the paper's final values by algorithm, in the drawn unit: in brackets after ours.
         title: of the panel.
-        percent: draw fractions as percent; default for accuracies and recalls.
+        percent: draw fractions as percent. Default: for accuracies and recalls.
         log_y: logarithmic values.
-        legend: name the lines; False: their ends have numbers only, and
+        legend: name the lines. False: their ends have numbers only, and
             :func:`fedlib.figures.style.key` can name them; None: nothing at their ends.
         by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
         looks: of lines that look otherwise here.
-        window: rounds that a line averages, of all or of each run; default :meth:`History.window`,
+        window: rounds that a line averages, of all or of each run. Default :meth:`History.window`,
             1 for none.
-        shown: under the title; default ``fedlib.figures.scale.scale``.
-        ax: draw into these axes; default a new figure.
+        shown: under the title. Default: ``fedlib.figures.scale.scale``.
+        ax: draw into these axes. Default: a new figure.
 
     Returns:
         the figure, and what is drawn: task, algorithm (what ``by`` says), round, mean, std (n - 1,

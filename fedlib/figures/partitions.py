@@ -34,10 +34,10 @@ def client_labels(
     Args:
         labels: ``[N]`` integers, 0 or more.
         parts: index arrays, one per client.
-        shares: bars of the same length; False: as long as the client has examples.
+        shares: bars of the same length. False: as long as the client has examples.
         title: of the panel.
         legend: name the labels.
-        ax: draw into these axes; default a new figure.
+        ax: draw into these axes. Default: a new figure.
 
     Returns:
         the figure, and what is drawn: client, label, examples, share; without the zeros.
@@ -139,7 +139,7 @@ def unique_labels(
         labels: ``[N]`` integers, 0 or more.
         partitions: one partition or several (of several seeds): bars are their mean, thin lines
             reach from the smallest to the largest.
-        ax: draw into these axes; default a new figure.
+        ax: draw into these axes. Default: a new figure.
 
     Returns:
         the figure, and what is drawn: unique_labels, clients (mean over the partitions), smallest,

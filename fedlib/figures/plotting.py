@@ -49,9 +49,9 @@ def plot(
             itself: label -> run, or label -> runs, which are the seeds of one line.
         metric, split: which series, for instance ``"loss"`` and ``"train"``.
         title: above the curves.
-        percent: draw fractions as percent; default for accuracies and recalls.
+        percent: draw fractions as percent. Default: for accuracies and recalls.
         log_y: logarithmic values.
-        ax: draw into these axes; default a new figure.
+        ax: draw into these axes. Default: a new figure.
 
     Returns:
         the figure; ``figure.savefig("curves.pdf")`` writes it. Under its title stands what the

@@ -25,7 +25,7 @@ class AttentionClassifier(Architecture):
         vocab, positions: known tokens, and the longest text.
         size: of a vector.
 
-    Input integers ``[..., T]``, where 0 is padding; output logits ``[..., classes]``.
+    Input integers ``[..., T]``, where 0 is padding. Output logits ``[..., classes]``.
     """
 
     def __init__(self, classes: int, vocab: int, positions: int, size: int = 16) -> None:

@@ -68,7 +68,7 @@ class DistilBERT(Architecture):
         head_dropout: before the logits.
         width: multiplies heads, hidden and dim (to a multiple of the heads).
 
-    Input integers ``[..., T]``, where 0 is padding that nothing attends to; output logits
+    Input integers ``[..., T]``, where 0 is padding that nothing attends to. Output logits
     ``[..., classes]``.
     """
 
@@ -119,7 +119,7 @@ class DistilBERT(Architecture):
         return self.classifier(self.head_dropout(features))
 
     def load_pretrained(self, name: str = "distilbert-base-uncased") -> DistilBERT:
-        """Take published weights for everything but the classification head; returns itself.
+        """Take published weights for everything but the classification head. Returns itself.
 
         Args:
             name: of a model that the package transformers knows or finds on disk, or a folder.

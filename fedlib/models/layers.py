@@ -315,7 +315,7 @@ def real_examples(mask: Tensor | None) -> Iterator[None]:
 
     Args:
         mask: bool ``[G, B]`` (``[B]`` for one model without a row axis), True where an example is
-            real; None if all are.
+            real. None if all are.
     """
     outer = REAL.set(mask)
     try:

@@ -18,7 +18,7 @@ class NextWordLSTM(Architecture):
     share their vectors. Initial values are Keras' defaults.
 
     Args:
-        words: how many words; 4 special ones come on top.
+        words: how many words. 4 special ones come on top.
         width: multiplies both 96 and the 670.
 
     Input integers ``[..., T]`` (20 in the paper), output logits ``[..., T, words + 4]`` of the next

@@ -107,7 +107,7 @@ class LSTM(nn.Module):
 
         Args:
             x: ``[B, T, D]``; with rows ``[G, B, T, D]``.
-            mask: bool ``[..., B, T]``, of G or R rows; False where a step is skipped: the state and
+            mask: bool ``[..., B, T]``, of G or R rows. False where a step is skipped: the state and
                 the output of the step before are carried on, as in Keras.
         """
         if self.weight_hh.dim() == 3:

@@ -30,7 +30,7 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
     Args:
         model: changed in place. Scales and shifts are kept.
         by: ``"group"``: GroupNorm, which looks at one example at a time (any dimension); of flat
-            features all are one group, which is LayerNorm;
+            features all are one group, which is LayerNorm.
             ``"batch"``: the statistics of the batch, in training and in evaluation;
             ``"running"``: running statistics, which the clients' steps move and the server averages
             with the model, from where they are. The last two are for images (BatchNorm2d).
@@ -41,7 +41,7 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
         The model, or the new layer if the model itself is a BatchNorm layer.
 
     Raises:
-        Error: an unknown choice; a layer that it does not cover, by its name.
+        Error: an unknown choice. A layer that it does not cover, by its name.
 
     Example:
         >>> from torch import nn

@@ -23,7 +23,7 @@ def make_norm(norm: str, channels: int, groups: int) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Convolutions with norms and ReLUs, added to the input; a ReLU follows the sum.
+    """Convolutions with norms and ReLUs, added to the input. A ReLU follows the sum.
 
     Args:
         channels: of the input, of the inner convolutions, of the output.
@@ -91,7 +91,7 @@ class ResNet(Architecture):
         classes: numbers in an output.
         width: multiplies all channel counts (rounded to multiples of ``groups``).
         norm: ``"group"``, ``"batch"`` or ``"tracked"``.
-        groups: of GroupNorm; 2, the number that FedOpt prints for its ResNet-18, which lets narrow
+        groups: of GroupNorm. 2, the number that FedOpt prints for its ResNet-18, which lets narrow
             networks be narrow.
 
     Raises:

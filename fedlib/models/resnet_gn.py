@@ -66,7 +66,7 @@ class ResNet18GN(Architecture):
     Args:
         classes: 10 or 100.
         width: multiplies all channel counts (rounded to multiples of ``groups``).
-        groups: of every norm. 2 stood behind the paper's numbers; the public code has 32 since.
+        groups: of every norm. 2 stood behind the paper's numbers. The public code has 32 since.
 
     Input ``[..., 3, H, W]`` (24x24 in the paper), output logits ``[..., classes]``.
     """

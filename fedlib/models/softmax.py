@@ -13,7 +13,7 @@ class Softmax(nn.Module):
 
     Args:
         features, classes: numbers in an input and in an output.
-        init: where weights and biases start, ``"keras"`` or ``"torch"``; see
+        init: where weights and biases start, ``"keras"`` or ``"torch"``. See
             :func:`fedlib.models.layers.start`.
     """
 

@@ -40,7 +40,7 @@ from fedlib.errors import Error, undefined
 
 @dataclass(frozen=True)
 class Base(Component):
-    """Base class. Vectors are ``[..., P]``; leading axes broadcast.
+    """Base class. Vectors are ``[..., P]``. Leading axes broadcast.
 
     Attributes:
         vectors: how many vectors of the size of the parameters the state holds.
@@ -92,7 +92,7 @@ class SGD(Base):
 
 @dataclass(frozen=True)
 class Momentum(Base):
-    """U = V = (1 - momentum) g + momentum m; m starts at 0.
+    """U = V = (1 - momentum) g + momentum m, where m starts at 0.
 
     Example:
         >>> import torch

@@ -34,7 +34,7 @@ from fedlib.optimizers.client import adam_state
 
 @dataclass(frozen=True)
 class ServerOptimizer(Component):
-    """Base class; ``lr`` is the server learning rate (eta of the papers).
+    """Base class. ``lr`` is the server learning rate (eta of the papers).
 
     Example:
         >>> import torch
@@ -58,7 +58,7 @@ class ServerOptimizer(Component):
 
     @classmethod
     def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Any:
-        """One optimizer for ``C`` configurations; each kind of them steps its own rows."""
+        """One optimizer for ``C`` configurations. Each kind of them steps its own rows."""
         kinds: dict[str, list[int]] = {}
         for row, part in enumerate(parts):
             kinds.setdefault(part.structure(), []).append(row)
@@ -151,9 +151,9 @@ class Adaptive(ServerOptimizer):
     (sqrt(v) + tau).
 
     Args:
-        tau: degree of adaptivity, outside the square root; smaller is more adaptive.
+        tau: degree of adaptivity, outside the square root. Smaller is more adaptive.
         beta1, beta2: decay of m and of v.
-        v0: v before round 0; default 0 (``form="code"``) or tau^2 (``form="printed"``).
+        v0: v before round 0. Default: 0 (``form="code"``) or tau^2 (``form="printed"``).
         bias_correction: default on for ``form="code"``, as in the code behind the printed numbers,
             and off for ``form="printed"``.
         form: ``"printed"`` squares the momentum m in v, as Algorithms 2 and 5 are printed.

@@ -13,7 +13,7 @@ Columns that need a word:
     the printed ``a ± b``. The *metric* named ``std`` is the paper's spread over clients.
 ``accuracy``, ``diff_from_best`` (delta_sgd)
     their sum is the best accuracy of the column, to ±0.1: the paper took differences before
-    rounding. ``accuracy_min`` and ``accuracy_max`` span the defensible readings; ``raw_cell``,
+    rounding. ``accuracy_min`` and ``accuracy_max`` span the defensible readings. ``raw_cell``,
     ``acc_as_read`` and ``diff_as_read`` hold the characters of our copy, ``?`` where illegible.
 ``nonconvex_text``, ``pl_text``, ``needs`` (mime)
     the rates as plain text, and what the footnotes ask for, in words.
@@ -263,7 +263,7 @@ def printed(paper: str, table_name: str, /, *, column: str | None = None, **wher
         the number in the table's own unit (accuracies in percent).
 
     Raises:
-        Error: unknown paper, table, column or value; no row or several rows; an empty cell.
+        Error: unknown paper, table, column or value. No row or several rows. An empty cell.
 
     Example:
         >>> printed("fedopt", "table1_validation", task="CIFAR-10", algorithm="FedAdam")

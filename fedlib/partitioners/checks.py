@@ -17,7 +17,7 @@ Concentration = Annotated[float, lambda value: 1e-6 <= value <= 1e6]
 
 
 def labels(name: str, values: ArrayLike) -> np.ndarray:
-    """``values`` as an array ``[N]`` of integers, 0 or more; Error otherwise."""
+    """``values`` as an array ``[N]`` of integers, 0 or more. Error otherwise."""
     y = np.asarray(values)
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
         raise Error(f"{name} must be one-dimensional integers, not {y.dtype} of shape {y.shape}")
@@ -34,7 +34,7 @@ def labels(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def sizes(name: str, value: int | Sequence[int] | np.ndarray, clients: int) -> np.ndarray:
-    """``value``, one number or one per client, as int64 ``[clients]``, 0 or more; Error if not."""
+    """``value``, one number or one per client, as int64 ``[clients]``, 0 or more. Error if not."""
     array = np.asarray(value)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != clients):
         raise Error(f"{name} must be one number or {clients} numbers, one per client")

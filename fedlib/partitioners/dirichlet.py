@@ -61,7 +61,7 @@ def dirichlet(
     proportion to what is left of each.
 
     Args:
-        labels: ``[N]`` integers, 0 or more; classes that do not occur are left out.
+        labels: ``[N]`` integers, 0 or more. Classes that do not occur are left out.
         clients: number of clients.
         alpha: concentration.
         examples_per_client: size of every client, or one size per client.
@@ -149,7 +149,7 @@ def dirichlet_overlapping(
     proportions are kept to within rounding for every client, and no class runs out.
 
     Args:
-        labels: ``[N]`` integers, 0 or more; classes that do not occur are left out.
+        labels: ``[N]`` integers, 0 or more. Classes that do not occur are left out.
         clients: number of clients.
         alpha: concentration, per class.
         examples_per_client: size of every client, or one size per client (the paper's appendix
@@ -237,7 +237,7 @@ def silos(labels: ArrayLike, clients: Count, beta: Concentration, seed: Seed) ->
     Args:
         labels: ``[N]`` integers, 0 or more.
         clients: K.
-        beta: concentration; the paper uses 0.05, 0.1, 0.5 and 1.
+        beta: concentration. The paper uses 0.05, 0.1, 0.5 and 1.
         seed: of the proportions and the shuffles.
 
     Returns:

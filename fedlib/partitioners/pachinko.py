@@ -39,7 +39,7 @@ def pachinko(
     theirs over the rest alone.
 
     Args:
-        coarse, fine: ``[N]`` integers, 0 or more; a fine label belongs to one coarse label.
+        coarse, fine: ``[N]`` integers, 0 or more. A fine label belongs to one coarse label.
         clients: number of clients.
         examples_per_client: size of every client, or one size per client.
         alpha: concentration at the root; small: few coarse labels in a client.
@@ -89,7 +89,7 @@ def pachinko(
 
 
 def log_gammas(generator: np.random.Generator, shape: float, size: int) -> np.ndarray:
-    """Logarithms of Gamma(``shape``, 1) variates, ``[size]``; divided by their sum they are Dir.
+    """Logarithms of Gamma(``shape``, 1) variates, ``[size]``. Divided by their sum they are Dir.
 
     In logarithms a small shape does not underflow, so there is always something to renormalise:
     a Gamma(a) variate is a Gamma(a + 1) one times a uniform to the power 1 / a.

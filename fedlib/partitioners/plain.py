@@ -43,7 +43,7 @@ def iid(n: Size, clients: Count, seed: Seed) -> list[np.ndarray]:
 
 @checked
 def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
-    """Group example indices by user; :class:`fedlib.ClientData` knows whose they are.
+    """Group example indices by user. :class:`fedlib.ClientData` knows whose they are.
 
     Args:
         user_codes: ``[N]`` integers or strings, the user of each example; also a column of pandas.
@@ -174,10 +174,10 @@ def local_split(
 
     Args:
         parts: one index array per client.
-        test_fraction: 0 to 1; a client of n examples tests on ``round(test_fraction * n)`` of them.
+        test_fraction: 0 to 1. A client of n examples tests on ``round(test_fraction * n)`` of them.
             One that it holds several times, as :func:`dirichlet_overlapping` draws them, counts
             once, and lies with all copies on one side.
-        seed: of the choice; a client's choice does not depend on the other clients.
+        seed: of the choice. A client's choice does not depend on the other clients.
 
     Returns:
         training parts and test parts, int64, in the order of ``parts``.

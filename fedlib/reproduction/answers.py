@@ -49,7 +49,7 @@ def answer(
     """The histories of some requests, in order: from the store, or trained.
 
     Each task is loaded once. The runs of a task and seed that are missing are trained together. The
-    parameters of grids are not stored; see :class:`Request`. ``meta["plan"]["part"]`` of a history
+    parameters of grids are not stored. See :class:`Request`. ``meta["plan"]["part"]`` of a history
     says what it was requested for. The store does not keep that.
 
     Args:

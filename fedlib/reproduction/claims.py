@@ -254,9 +254,9 @@ def judge(
     """The papers' claims with verdicts, in the papers' order.
 
     Args:
-        ids: of claims; default all that the preset can show.
+        ids: of claims. Default: all that the preset can show.
         preset: whose runs decide.
-        store: default the standard one; published runs count.
+        store: default the standard one. Published runs count.
         seed: of the notebooks' plans, whose repetitions take the following seeds.
         train: whether to train what is missing; else methods without all their runs do not count,
             and claims on them are not run.

@@ -58,7 +58,7 @@ class Statement:
         text: what is compared, in words, with the requirement.
         margins: one a seed, in the metric's unit (accuracy: a fraction); >= 0: satisfied. Not
             finite, where a run never reached what rounds are counted to: not satisfied.
-        error: of one seed's margin; NaN: unknown.
+        error: of one seed's margin. NaN: unknown.
         level: whether it is enough to be no worse than the spread.
         printed: whether its numbers are taken as they are printed.
     """
@@ -77,7 +77,7 @@ class Statement:
 
     @property
     def spread(self) -> float:
-        """Standard deviation over the seeds (n - 1); of one seed its error; 0 where a run never got
+        """Standard deviation over the seeds (n - 1); of one seed its error. 0 where a run never got
         there.
         """
         if not math.isfinite(self.mean):
@@ -124,7 +124,7 @@ def above(
     """The statement that one number is at least another.
 
     The error of one seed's margin is the standard error of the margins at the single evaluations of
-    the last rounds, so that runs are paired by round, or in order; see :func:`_paired`.
+    the last rounds, so that runs are paired by round, or in order. See :func:`_paired`.
 
     Args:
         larger, smaller: rows of :func:`finals` or :func:`rounds_to`.
@@ -148,7 +148,7 @@ def above(
 def below(
     text: str, smaller: pd.Series, larger: pd.Series | float = 0.0, *, sampling: float = math.nan
 ) -> Statement:
-    """The statement that one number is at most another; see :func:`above`."""
+    """The statement that one number is at most another. See :func:`above`."""
     return above(text, larger - smaller, sampling=sampling)
 
 
@@ -186,7 +186,7 @@ def part_of(run: History) -> str:
 
 def mean_final(runs: Sequence[History], metric: str = "accuracy") -> float:
     """A test metric at the end, over the rounds by which claims are judged (:func:`late`), and over
-    the seeds; NaN if one diverged.
+    the seeds. NaN if one diverged.
     """
     return fmean(run.final(metric, window=late(run)) for run in runs)
 
@@ -259,7 +259,7 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
     """The grids that :func:`winners` chose from.
 
     Args:
-        rates: override keys; default ``client_lr`` and ``server_lr``.
+        rates: override keys. Default: ``client_lr`` and ``server_lr``.
 
     Returns:
         a row a setting: algorithm, the rates, score (mean training loss over the last rounds and
@@ -307,7 +307,7 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
     """The means over the last rounds, and what they are means of.
 
     Args:
-        keys: columns that tell the settings apart; default the algorithm.
+        keys: columns that tell the settings apart. Default: the algorithm.
 
     Returns:
         a row a setting, a column a seed that all have and round of an evaluation, or
@@ -349,17 +349,17 @@ def _paired(values: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
 
 
 def one(table: pd.DataFrame, setting: Hashable) -> pd.Series:
-    """A setting's row; NaN where there is none."""
+    """A setting's row. NaN where there is none."""
     return table.reindex([setting]).iloc[0]
 
 
 def least(table: pd.DataFrame, settings: Iterable[Hashable]) -> pd.Series:
-    """The smallest of some settings' numbers; NaN if one is missing."""
+    """The smallest of some settings' numbers. NaN if one is missing."""
     return table.reindex(list(settings)).min(skipna=False)
 
 
 def most(table: pd.DataFrame, settings: Iterable[Hashable]) -> pd.Series:
-    """The largest of some settings' numbers; NaN if one is missing."""
+    """The largest of some settings' numbers. NaN if one is missing."""
     return table.reindex(list(settings)).max(skipna=False)
 
 
@@ -405,8 +405,8 @@ class Evidence:
         sources: notebook -> the parts of its plan (none: all) whose runs are measured.
         measure: from a frame to statements.
         frame: from a notebook's runs to the frame.
-        printed: the frame of the printed numbers; None: there are only curves.
-        each: a column of that frame whose values are judged one by one; "": all as one.
+        printed: the frame of the printed numbers. None: there are only curves.
+        each: a column of that frame whose values are judged one by one. "": all as one.
         together: whether the notebooks' runs are measured as one; else each by itself.
         whole: whether a verdict names the parts among ``sources`` that have no runs.
     """

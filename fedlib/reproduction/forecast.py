@@ -43,7 +43,7 @@ SERVER = 4
 
 @dataclass(frozen=True)
 class Scale:
-    """What is known of a run without its data; None where that is not enough.
+    """What is known of a run without its data. None where that is not enough.
 
     Attributes:
         clients: to draw from; cohort: of them in a round.
@@ -62,7 +62,7 @@ class Scale:
 
 
 def survey(requests: Sequence[Request], preset: str) -> list[RunGroup]:
-    """Which of some requests train together, by the tasks' declarations; equal requests once.
+    """Which of some requests train together, by the tasks' declarations. Equal requests once.
 
     The groups are those of :func:`fedlib.reproduction.answers.survey`, but that two runs which the
     task's own hyperparameters make equal count as two. A digest here is that of a description.
@@ -226,7 +226,7 @@ def table(
 
     Columns: programs, programs_missing, runs, stored and missing; and of the missing ones rounds,
     evaluations, data (those that serve the task, the prepared ones if there are any), gigabytes (of
-    memory, of the largest program) and hours on two cores and on an H200; NaN where that takes the
+    memory, of the largest program) and hours on two cores and on an H200. NaN where that takes the
     data to know.
     """
     rows = []

@@ -162,7 +162,7 @@ def sample(
 
     Args:
         count: at most so many.
-        minutes: the estimates of all together are at most so many; see :func:`seconds`.
+        minutes: the estimates of all together are at most so many. See :func:`seconds`.
     """
     order = list(runs)
     random.Random(seed).shuffle(order)
@@ -182,8 +182,8 @@ class Repeated:
 
     Attributes:
         digest, file, task, algorithm: which run, and which file it is published in.
-        metric: of the final values; see :meth:`fedlib.engine.history.History.final`.
-        published, now: the final values; NaN where it diverged.
+        metric: of the final values. See :meth:`fedlib.engine.history.History.final`.
+        published, now: the final values. NaN where it diverged.
         tolerance: see :func:`tolerance`.
         bit_equal: whether all published numbers are the same, at their seven digits.
         agrees: whether the final values are the same within the tolerance.

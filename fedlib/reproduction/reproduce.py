@@ -53,7 +53,7 @@ class Executed:
 
 
 def notebooks(names: Sequence[str] = ()) -> list[Path]:
-    """The notebooks of these names, or all, in order; see :func:`named`.
+    """The notebooks of these names, or all, in order. See :func:`named`.
 
     Raises:
         Error: an unknown name, or no notebooks here: they belong to a checkout, not to the
@@ -74,10 +74,10 @@ def reproduce(
     """Execute notebooks, their parameters' names checked before. Yields them as they were begun.
 
     Args:
-        names: which; default all.
+        names: which. Default: all.
         preset: ``"quick"``, ``"laptop"`` or ``"paper"``: which of their plans' numbers.
         given: parameters in their place, in the notebooks that have them.
-        output: folder of the executed copies; default ``build/executed``.
+        output: folder of the executed copies. Default: ``build/executed``.
         jobs: how many run at once, each on one thread if they are several. Those with a plan come
             first, then those that read what these have made (from number 90), then the others.
     """
@@ -202,7 +202,7 @@ def start_server() -> None:
 
 
 class KernelManager(AsyncKernelManager):
-    """Jupyter's; its kernels can all be killed at once."""
+    """Jupyter's. Its kernels can all be killed at once."""
 
     made: ClassVar[weakref.WeakSet[KernelManager]] = weakref.WeakSet()
 

@@ -61,7 +61,7 @@ def score(
 
     Returns:
         a row for each task, method and seed: the chosen rates; for yours how many ``settings`` were
-            tried, and the rates at the ``edge`` of what was tried; ``value``, the mean test metric
+            tried, and the rates at the ``edge`` of what was tried. ``value``, the mean test metric
             over the last rounds. A run that diverged counts as 0.
 
     Raises:
@@ -115,7 +115,7 @@ def _row(
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The means over the seeds in percent, a row a method, the best first; ``lead`` is the mean
+    """The means over the seeds in percent, a row a method, the best first. ``lead`` is the mean
     lead over FedAvg in percentage points, ``low`` and ``high`` its interval of 95 %.
 
     A seed's lead is its mean over the tasks. The interval is Student's over the seeds, whose runs

@@ -48,7 +48,7 @@ def train(
 
     Args:
         quiet: no progress bar; otherwise there is one on a terminal.
-        execution: ``device``, ``backend``, ``deadline``; see :func:`fedlib.engine.run.execute`.
+        execution: ``device``, ``backend``, ``deadline``. See :func:`fedlib.engine.run.execute`.
 
     Returns:
         what failed, a line each; and where it is, if its time is over.
@@ -176,7 +176,7 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
 
     Args:
         words: the sweep's command line after ``fedlib``, without a shard.
-        gpus: of this machine, which the shards share; 0: they share the cores.
+        gpus: of this machine, which the shards share. 0: they share the cores.
 
     Returns:
         the shards that did not end well, a line each; but for a killed one they have said why. And

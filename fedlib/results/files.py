@@ -14,7 +14,7 @@ and the file's metadata, which hold ``format`` (:data:`FORMAT`), ``runs`` (by LZ
 
 A store has a file for each program, ``<task>/<algorithm>-<digest>.parquet``. The final parameters
 of a run lie beside it as ``<task>/<algorithm>-<digest>.safetensors``, and may be deleted to save
-space. What is published is the same, many runs in a file; see :mod:`fedlib.results.published`.
+space. What is published is the same, many runs in a file. See :mod:`fedlib.results.published`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Stored:
         return _Read.of(numbers, tensors, self.config, dict(self.meta))
 
     def params(self) -> dict[str, Tensor]:
-        """The final parameters; empty if they were not stored or have been deleted."""
+        """The final parameters. Empty if they were not stored or have been deleted."""
         path, expected = params_path(self.path.parent, self.config), self.meta.get("params_sha256")
         if expected is None or not path.is_file():
             return {}
@@ -202,7 +202,7 @@ def open_run(path: Path, digest: str) -> Stored:
 
 
 def cached(read: Any, path: Path) -> Any:
-    """``read(path, *stamp)`` of a file; the stamp is another one when it has changed.
+    """``read(path, *stamp)`` of a file. The stamp is another one when it has changed.
 
     Raises:
         Damaged: its content is broken, or it is gone.
@@ -407,7 +407,7 @@ def params_path(folder: Path, config: RunConfig) -> Path:
 
 
 def safe(name: str) -> str:
-    """A file name from a task's or algorithm's name; users' tasks may be called anything.
+    """A file name from a task's or algorithm's name. Users' tasks may be called anything.
 
     Of at most 150 bytes, so that a digest has room behind it.
     """
@@ -447,7 +447,7 @@ def provenance() -> dict[str, Any]:
 
 @cache
 def installed(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """The version of a package. None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -72,7 +72,7 @@ def publish(
 
     Args:
         results: the folder of published runs, for instance ``data/results``.
-        histories: from the store; equal runs once.
+        histories: from the store. Equal runs once.
         clients_of: tasks whose values per client are kept.
 
     Returns:

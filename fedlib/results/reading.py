@@ -65,7 +65,7 @@ def hyperparameter(run: Run, key: str) -> Any:
 
 
 def hyperparameters(run: Run) -> dict[str, Any]:
-    """All of a run's hyperparameters by override key; see :func:`hyperparameter`."""
+    """All of a run's hyperparameters by override key. See :func:`hyperparameter`."""
     method = run.config.method
     values = {f"client_{name}": value for name, value in _part(method, "client").items()}
     for part in _PARTS[::-1]:
@@ -115,7 +115,7 @@ def value(run: Run, key: str) -> Any:
     """Anything that tells runs apart.
 
     Args:
-        key: ``task``, ``algorithm``, ``seed`` (of the run), ``rounds``, ``clients_per_round``;
+        key: ``task``, ``algorithm``, ``seed`` (of the run), ``rounds``, ``clients_per_round``.
             ``option.alpha`` for a task's option; else a hyperparameter.
     """
     if key.startswith("option."):

@@ -53,7 +53,7 @@ def on_half(history: History, choosing: bool = False) -> tuple[float, float]:
     same ones.
 
     Args:
-        choosing: the half that settings are chosen on; default the other one, which is reported.
+        choosing: the half that settings are chosen on. Default: the other one, which is reported.
 
     Returns:
         the mean weighted by examples, and with clients alike. NaN if the run diverged or was
@@ -90,12 +90,12 @@ def winners(
 ) -> dict[Any, list[History]]:
     """Of each algorithm the setting whose mean score over its seeds is smallest: its runs by seed.
 
-    A setting that diverged for some seed loses; if all of an algorithm's did, the one that got
+    A setting that diverged for some seed loses. If all of an algorithm's did, the one that got
     furthest is shown.
 
     Args:
-        keys: what to choose within; default the algorithm.
-        score: of the rules above; smaller is better.
+        keys: what to choose within. Default: the algorithm.
+        score: of the rules above. Smaller is better.
     """
     distinct: dict[str, History] = {}
     for run in histories:

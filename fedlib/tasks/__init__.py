@@ -53,7 +53,7 @@ def defaults(name: str, preset: str = "paper") -> dict[str, Any]:
 
 
 def rounds(name: str, preset: str) -> int:
-    """The communication rounds that a task's preset declares; no data are loaded.
+    """The communication rounds that a task's preset declares. No data are loaded.
 
     Args:
         name: from :func:`fedlib.list_tasks`.
@@ -113,8 +113,8 @@ def load_task(
             cut where two cores demand it; the paper's own settings where they do not) or
             ``"paper"``.
         seed: of the partition, and of generated data.
-        data_root: where prepared data lies; default ``FEDLIB_DATA``, else ``data/``.
-        **options: the task's own, for instance ``width=0.25`` of cifar10; see its module. None is
+        data_root: where prepared data lies. Default: ``FEDLIB_DATA``, else ``data/``.
+        **options: the task's own, for instance ``width=0.25`` of cifar10. See its module. None is
             the preset's default. Of a function of yours, its arguments.
 
     Raises:

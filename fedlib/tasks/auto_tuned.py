@@ -91,18 +91,18 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the partition.
-        data: the prepared data set; default ``mnist``, ``fashion_mnist``, ``cifar10`` or
+        data: the prepared data set. Default: ``mnist``, ``fashion_mnist``, ``cifar10`` or
             ``cifar100``, of the quick preset those of :data:`SMALLER`.
         clients: how many.
-        sizes: examples of each client; ``"100-500"`` draws each client's from this range
+        sizes: examples of each client. ``"100-500"`` draws each client's from this range
             (Table 3).
-        alpha: concentration of the Dirichlet distribution; 1, 0.1 and 0.01 in the paper.
+        alpha: concentration of the Dirichlet distribution. 1, 0.1 and 0.01 in the paper.
         author_split: as the authors' code behind the printed numbers does, train on the first
             90 % of each client's examples in the order of their labels: 450 of 500, so that an
             epoch's last batch has 2. False is the paper's text: all of them. See
             :func:`fedlib.partition.dirichlet_overlapping`.
         draws: ``"authors"`` takes the partition and the cohorts that the authors' released script
-            draws, whatever the seeds; see :mod:`fedlib.tasks.released_draws`. Default: by the
+            draws, whatever the seeds. See :mod:`fedlib.tasks.released_draws`. Default: by the
             seeds of the task and of the run.
         test_examples: how many test images, drawn at random.
         network: ``"paper"``, the one that the task is named after; or of the small problems
@@ -112,7 +112,7 @@ def load(given: Given) -> Task:
         width: factor on all layer widths.
         norm: of a ResNet: ``"tracked"``, the paper preset's, keeps running statistics as the
             code behind the printed numbers does, but always averages them with the model (under
-            FedAdam that code leaves the server's as they start); ``"batch"``, quick's, has none;
+            FedAdam that code leaves the server's as they start); ``"batch"``, quick's, has none.
             ``"group"``. See :class:`fedlib.models.ResNet`.
     """
     data, depth, _ = TASKS[given.name]

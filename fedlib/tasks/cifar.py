@@ -94,7 +94,7 @@ def load(given: Given) -> Task:
             inputs are the pixels in [0, 1] and whose learning rates are those of
             :func:`fedlib.tasks.settings.small`.
         width: factor on all channel counts, or on the hidden units.
-        groups: of the ResNet's GroupNorm; 2 made the printed numbers (the default of the library
+        groups: of the ResNet's GroupNorm. 2 made the printed numbers (the default of the library
             then used).
         l2: 1e-4 adds 1e-4 times the sum of the squared weights of convolutions and dense layer
             (its bias too) to the training loss. The authors' model asks for it, but until July

@@ -91,14 +91,14 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the choice of writers where there are more than ``clients``.
-        data: the prepared data set, with writers; default ``emnist``, else ``femnist``, else
+        data: the prepared data set, with writers. Default: ``emnist``, else ``femnist``, else
             the offline stand-in of ``emnist``.
         clients: how many writers.
-        cap: training examples of a writer, the first ones; 0 for all of them.
+        cap: training examples of a writer, the first ones. 0 for all of them.
         network: ``"paper"``, or ``"small"``, which sees 7x7 pixels, means of 4x4 of the image's:
             for characters one softmax layer, for the autoencoder layers of 64, 16 and
             64. Its learning rates are those of :func:`fedlib.tasks.settings.small`.
-        width: factor on all layer widths; the regression has none.
+        width: factor on all layer widths. The regression has none.
         reduction: of the autoencoder's mean squared errors in a batch. The code of the time
             of the paper took their ``"sum"``, which fits client learning rates of 10 and more.
             Before and since it took the ``"mean"``.
@@ -190,7 +190,7 @@ class Writers:
 
         Args:
             split: ``"train"`` or ``"test"``.
-            ink: ``"dark"`` or ``"bright"``; pixels of the other polarity are turned over.
+            ink: ``"dark"`` or ``"bright"``. Pixels of the other polarity are turned over.
         """
         x, y = (images.tensor(getattr(self.data, f"{split}_{field}")) for field in "xy")
         other = {"dark": "ink_bright", "bright": "ink_dark"}[ink]
@@ -206,7 +206,7 @@ def load_writers(given: Given, prefer: Sequence[str] = ("emnist", "femnist")) ->
     """Writers that are in both splits.
 
     Args:
-        given: its ``data`` is the prepared data set; default the first of ``prefer`` that is
+        given: its ``data`` is the prepared data set. Default: the first of ``prefer`` that is
             prepared, else the offline stand-in of ``prefer[0]``.
 
     Raises:

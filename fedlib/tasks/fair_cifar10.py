@@ -54,7 +54,7 @@ CLIENT_LR = SETUP["local_lr"] * paper["rounds"] / quick["rounds"]
 
 
 def load(given: Given) -> Task:
-    """Every class cut up among 16 clients in Dir(0.1) proportions; batches of 32, 200 rounds.
+    """Every class cut up among 16 clients in Dir(0.1) proportions. Batches of 32, 200 rounds.
 
     Source: AdaFedAdam, appendix C.1; what it leaves out is taken from its authors' partly published
     code (the partition of the 50,000 training images, no augmentation) and from FedNova, whose
@@ -63,14 +63,14 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the partition and the divisions.
-        data: the prepared data set; default ``cifar10``, of the quick preset ``first_digits``.
+        data: the prepared data set. Default: ``cifar10``, of the quick preset ``first_digits``.
         clients: how many silos.
-        beta: concentration of the Dirichlet distribution; 0.05, 0.1, 0.5 and 1 in Table 6.
+        beta: concentration of the Dirichlet distribution. 0.05, 0.1, 0.5 and 1 in Table 6.
         examples: how many of the training images to use, drawn at random.
         width: factor on all channels and hidden units.
         augment: crop the training images at random after padding by 4 and flip them, as FedNova
             does.
-        init: where the convolutions start, ``"torch"`` or ``"fednova"``; see
+        init: where the convolutions start, ``"torch"`` or ``"fednova"``. See
             :class:`fedlib.models.VGG11`. The small network starts as torch's layers do.
         lr_factor: on the client learning rate of all algorithms.
         network: ``"vgg11"``, or ``"mlp"``: one hidden layer of 32 units, whose inputs are the

@@ -32,19 +32,19 @@ def load(given: Given) -> Task:
     """3500 writers, all in every round, batches of 10, 500 rounds.
 
     Source: AdaFedAdam, appendix C.1. All of a writer's examples, whatever split they come in, are
-    divided at random: 80 % train, 20 % test. The pseudo-code loops over all clients; sampling fewer
+    divided at random: 80 % train, 20 % test. The pseudo-code loops over all clients. Sampling fewer
     (``clients_per_round``) is a cheaper reading. Paper is 1 and ink 0, as in LEAF's files.
 
     Options:
         seed: of the choice of writers where there are more than ``clients``, and of their
             division.
-        data: the prepared data set, with writers; default ``femnist``, else ``emnist``, else
+        data: the prepared data set, with writers. Default: ``femnist``, else ``emnist``, else
             the offline stand-in of ``femnist``.
         clients: how many writers.
         width: factor on the hidden layer.
         init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
             Glorot-uniform with zero biases.
-        pool: side of the squares of pixels that are averaged to one; 1: none.
+        pool: side of the squares of pixels that are averaged to one. 1: none.
     """
     writers = emnist.load_writers(given, prefer=("femnist", "emnist"))
     splits = [writers.tensors(split, ink="dark") for split in ("train", "test")]

@@ -43,7 +43,7 @@ quick = {
 
 
 def load(given: Given) -> Task:
-    """Users as clients, all of them every round; 80 % of each one's tweets train, 20 % test.
+    """Users as clients, all of them every round. 80 % of each one's tweets train, 20 % test.
 
     Settings of AdaFedAdam, appendix C: 697 users, batches of 10, client learning rate 0.3, 1000
     rounds. How the paper came to 697 of Sent140's users is not known. Here they are drawn from
@@ -56,10 +56,10 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the choice of users and of each one's split.
-        data: the prepared data set, texts with two labels; default ``sent140``, else ``tweets``,
+        data: the prepared data set, texts with two labels. Default: ``sent140``, else ``tweets``,
             else the offline stand-in.
         clients: how many users; by default fewer if there are fewer.
-        least: least number of tweets of a user; default 30 for ``sent140``, 20 for a stand-in, else
+        least: least number of tweets of a user. Default: 30 for ``sent140``, 20 for a stand-in, else
             5.
         examples: most tweets of a user, 0 for all.
         tokens: of a tweet, the first ones.

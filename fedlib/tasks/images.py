@@ -109,7 +109,7 @@ def grey(x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0)
     """uint8 grey images ``[..., H, W]`` -> float32 ``[..., 1, H, W]``.
 
     Args:
-        mean, std: of pixels in [0, 1], which become 0 and 1; default: they stay in [0, 1].
+        mean, std: of pixels in [0, 1], which become 0 and 1. Default: they stay in [0, 1].
     """
     return ((x.float() / 255 - mean) / std).unsqueeze(-3)
 
@@ -123,7 +123,7 @@ def flat_pixels(
 
 
 def pooled_pixels(x: Tensor, keys: Tensor | None, *, pool: int) -> Tensor:
-    """Like :func:`flat_pixels`; these means differ from its in the last bit."""
+    """Like :func:`flat_pixels`. These means differ from its in the last bit."""
     squares = x.float().unfold(-2, pool, pool).unfold(-2, pool, pool) / 255
     return squares.mean((-2, -1)).flatten(-2)
 

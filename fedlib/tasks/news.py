@@ -75,7 +75,7 @@ def load(given: Given) -> Task:
         author_split: as the authors' code behind the printed numbers does, train on the first
             90 % of each client's examples in the order of their labels. False is the paper's text:
             all of them. See :func:`fedlib.partition.dirichlet_overlapping`.
-        test_examples: how many test texts, spread evenly; 0 for all.
+        test_examples: how many test texts, spread evenly. 0 for all.
         length: tokens of a text.
         network: ``"distilbert"``, or ``"attention"`` of
             :class:`fedlib.models.AttentionClassifier`, which has no use for pretrained, layers and

@@ -70,7 +70,7 @@ def choose_data(given: Given, *prefer: str) -> str:
     Where they are not, the quick preset has the stand-in of the first one.
 
     Raises:
-        NotPrepared: neither; says how to get the data.
+        NotPrepared: neither. Says how to get the data.
     """
     names = (given.data,) if given.data else prefer
     prepared = datasets.store.prepared_names(given.data_root)
@@ -88,7 +88,7 @@ def choose_data(given: Given, *prefer: str) -> str:
 
 @dataclass(frozen=True)
 class AtMost:
-    """A default number of which there may be fewer, then all are taken; None: always all."""
+    """A default number of which there may be fewer, then all are taken. None: always all."""
 
     limit: int | None
 
@@ -103,7 +103,7 @@ def require_preset(preset: str) -> None:
 
 
 def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any]) -> Preset:
-    """A task's preset with ``options`` in place of its defaults; None stands for the default.
+    """A task's preset with ``options`` in place of its defaults. None stands for the default.
 
     Args:
         preset: that the task declares.
@@ -145,7 +145,7 @@ def sample(
     Args:
         count: how many.
         what: the option's name, for the error.
-        purpose: keys the draw; default ``what``.
+        purpose: keys the draw. Default: ``what``.
         of: what there are so many of, for the error.
 
     Raises:

@@ -18,7 +18,7 @@ from fedlib.tasks.presets import Given, Preset
 
 
 class Quadratic(nn.Module):
-    """The loss of each client as a function of ``x``; the input is the client's number."""
+    """The loss of each client as a function of ``x``. The input is the client's number."""
 
     carries_rows = True
     A: Tensor
@@ -68,9 +68,9 @@ def quadratic_task(
         A: ``[m, d, d]``, symmetrised by its gradient's definition: the gradient is (A + A')/2 x -
             b.
         b: ``[m, d]``.
-        weights: aggregation weight of each client, ``[m]``; default equal.
-        x0: start, ``[d]``; default zeros.
-        offset: constant added to each client's loss, ``[m]``; default zeros.
+        weights: aggregation weight of each client, ``[m]``. Default: equal.
+        x0: start, ``[d]``. Default: zeros.
+        offset: constant added to each client's loss, ``[m]``. Default: zeros.
         name: the task's name in results.
         test: ``"loss"``: the test loss is the clients' mean objective F(x), by weight;
             ``"gradient"``: it is ||grad F(x)||^2, also as the metric ``squared_gradient``. Training

@@ -27,7 +27,7 @@ def released_draws(
     """Each client's examples, and its sampler of cohorts.
 
     Args:
-        labels: ``[N]`` integers; classes that do not occur are left out.
+        labels: ``[N]`` integers. Classes that do not occur are left out.
         clients: how many.
         alpha: concentration of the Dirichlet distribution, per class.
         size: examples of a client.

@@ -38,7 +38,7 @@ def load(given: Given) -> Task:
     """Roles as clients, 10 a round, batches of 4 rows of 80 characters, 1500 rounds.
 
     Sources: FedOpt section 4 and appendix C.3 (data), Table 7 (batch), Tables 8 and 9
-    (hyperparameters); its documentation says 1200 rounds, the paper 1500. Mime trains the same
+    (hyperparameters). Its documentation says 1200 rounds, the paper 1500. Mime trains the same
     model. Where the paper is silent this follows its public code: each snippet is encoded apart
     (:func:`fedlib.datasets.text.shakespeare_chunks`), a client weighs as many target characters as
     it has, the loss is the mean over all 80 steps, padding included, and accuracy leaves out
@@ -49,7 +49,7 @@ def load(given: Given) -> Task:
             network, which has the same roles for every seed.
         data: the prepared data set; without it the offline stand-in of ``shakespeare``.
         clients: how many of the roles that are in both splits.
-        rows: most rows of a client, its first ones, in each split; 0 for all of them.
+        rows: most rows of a client, its first ones, in each split. 0 for all of them.
         network: ``"lstm"``, or ``"window"``, a dense layer on 8 numbers for each of the last 3
             characters, with learning rates of its own (:func:`fedlib.tasks.settings.small`).
         width: factor on embedding and hidden units.

@@ -85,16 +85,16 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the choice of users and of the validation sentences.
-        data: the prepared data set (``stackoverflow``, or texts with tags); default
+        data: the prepared data set (``stackoverflow``, or texts with tags). Default
             ``stackoverflow``, else ``stackexchange``. ``rare_words`` and ``word_chains`` are the
             quick preset's small problems (:mod:`fedlib.datasets.text_standins`), with learning
             rates of their own (:func:`fedlib.tasks.settings.small`).
         clients: how many training users.
-        words: size of the vocabulary; fewer where the data has fewer words.
+        words: size of the vocabulary. Fewer where the data has fewer words.
         tags: how many outputs. Where the data has fewer tags the others never occur: the learning
             rates fit a mean over 500.
-        cap: sentences of a user, the first ones; 1000 in the paper.
-        validation: how many test sentences are evaluated; 10,000 in the paper. 0 for all, which
+        cap: sentences of a user, the first ones. 1000 in the paper.
+        validation: how many test sentences are evaluated. 10,000 in the paper. 0 for all, which
             the paper evaluates once, after training (Table 10).
         network: of the next words, ``"lstm"``, or ``"window"``, a dense layer on 16 numbers for
             the word before, which goes with ``word_chains``.
@@ -212,7 +212,7 @@ def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -
 
 
 def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
-    """The first ``sentences`` posts of the test clients in a random order; 0 for all posts.
+    """The first ``sentences`` posts of the test clients in a random order. 0 for all posts.
 
     FedOpt's public code takes its 10,000 sentences in this way, from some hundred users. The paper
     says that they are random. Here they are one choice, kept in all rounds.

@@ -32,7 +32,7 @@ TEST_SHARE = 0.2
 
 
 def load(given: Given) -> Task:
-    """100 clients with power-law sizes; a fifth of each one's examples tests.
+    """100 clients with power-law sizes. A fifth of each one's examples tests.
 
     Settings of AdaFedAdam, appendix C: all clients every round, one local epoch, batches of 10,
     client learning rate 0.01, 1000 rounds. Methods that the paper does not run
@@ -47,9 +47,9 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the split into training and test examples.
-        data_root: unused; the data is generated.
+        data_root: unused. The data is generated.
         clients: how many clients LEAF's generator makes.
-        data_seed: of the generator; LEAF's own by default.
+        data_seed: of the generator. LEAF's own by default.
         init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
             Glorot-uniform with a zero bias.
         train_share: of a client's examples that are trained on, at most 0.8.

@@ -32,16 +32,16 @@ def origin(dataset: TextDataset, official: str, title: str, **arrays: np.ndarray
 
 
 def pick(clients: np.ndarray, count: int | AtMost, seed: int) -> np.ndarray:
-    """Some of ``clients [M]``, in their order; see :func:`fedlib.tasks.presets.sample`."""
+    """Some of ``clients [M]``, in their order. See :func:`fedlib.tasks.presets.sample`."""
     of = "the clients of this data set"
     return clients[sample(count, len(clients), "clients", seed, of=of)]
 
 
 def packed(codes: np.ndarray, clients: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where ``clients`` stand in ``codes [N]``, client after client, and how often each; int64.
+    """Where ``clients`` stand in ``codes [N]``, client after client, and how often each. Int64.
 
     Args:
-        most: of each client so many, the first ones; 0 for all.
+        most: of each client so many, the first ones. 0 for all.
     """
     places = pd.Series(codes).groupby(codes).indices
     parts = [places[client][: most or None] for client in clients.tolist()]
@@ -49,7 +49,7 @@ def packed(codes: np.ndarray, clients: np.ndarray, most: int) -> tuple[np.ndarra
 
 
 def tensor(array: np.ndarray) -> Tensor:
-    """An array as a tensor on the same memory; nobody writes to a task's data."""
+    """An array as a tensor on the same memory. Nobody writes to a task's data."""
     with warnings.catch_warnings():
         # Memory maps are read-only, and torch warns of that.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")

@@ -1,7 +1,7 @@
 """Delta-SGD's step sizes on softmax regression, step by step (Delta-SGD, Figure 7).
 
 The paper's drawing and its task are not in its text. This one is computed from LEAF's synthetic
-data, as notebook 05 explains; it needs no runs.
+data, as notebook 05 explains. It needs no runs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def softmax_paths() -> dict[str, pd.DataFrame]:
-    """Panel's title -> a row per local step of the largest client; see :func:`client_round`."""
+    """Panel's title -> a row per local step of the largest client. See :func:`client_round`."""
     task = load_task("synthetic", clients=CLIENTS, seed=SEED, init="keras")
     inputs = torch.nn.functional.pad(task.train.x.double(), (0, 1), value=1.0)
     sizes = task.train.sizes

@@ -98,7 +98,7 @@ def dense_equal(frame: pd.DataFrame) -> Iterator[Statement]:
 
 
 def scaffold(frame: pd.DataFrame) -> Iterator[Statement]:
-    """SCAFFOLD ends at most 1 point above FedAvg; a squared error, at least at 0.9 of FedAvg's."""
+    """SCAFFOLD ends at most 1 point above FedAvg. A squared error, at least at 0.9 of FedAvg's."""
     metric = outcomes.printed_metric(set(frame["metric"]))
     end = finals(frame[frame["algorithm"].isin(["scaffold", "fedavg"])], metric)
     ours, plain = one(end, "scaffold"), one(end, "fedavg")

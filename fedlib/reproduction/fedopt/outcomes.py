@@ -92,7 +92,7 @@ def smaller_is_better(frame: pd.DataFrame) -> bool:
 
 
 def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
-    """The best row for each combination of the keys, in order; groups that diverged are left out.
+    """The best row for each combination of the keys, in order. Groups that diverged are left out.
 
     Args:
         frame: from :func:`collect`.
@@ -151,7 +151,7 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
 def slopes(frame: pd.DataFrame) -> pd.Series:
     """Slope of the best log server rate over the log client rate, by seed and algorithm.
 
-    By least squares through the points of :func:`best_server_rates`; NaN for fewer than three.
+    By least squares through the points of :func:`best_server_rates`. NaN for fewer than three.
 
     Args:
         frame: from :func:`collect`, of one task.

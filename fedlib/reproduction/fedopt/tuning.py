@@ -326,7 +326,7 @@ def selected(table: str, names: Sequence[str], histories: Sequence[History]) -> 
 
     Args:
         table: of :mod:`fedlib.papers`.
-        names: override keys; ours are shown of all, printed ones where the table has them.
+        names: override keys. Ours are shown of all, printed ones where the table has them.
     """
     frame = outcomes.over_seeds(outcomes.collect(histories))
     printed = papers.table("fedopt", table).set_index(["task", "algorithm"])

@@ -103,7 +103,7 @@ def moved(base: bases.Base, g: Tensor, s: State) -> State:
 
 
 def unlinear(base: bases.Base, s: State, g: Tensor, h: Tensor, frozen: bool) -> float:
-    """How far a step is from linear in the gradient, up to a constant; relative to its size."""
+    """How far a step is from linear in the gradient, up to a constant. Relative to its size."""
 
     def step(gradient: Tensor) -> Tensor:
         return base.step(gradient, s if frozen else moved(base, gradient, s))

@@ -20,7 +20,7 @@ def method(name: str, base: str) -> tuple[str, dict[str, Any]]:
     """The algorithm and overrides of a row of Table 2, all but the client learning rate.
 
     Args:
-        name: ``"FedAvg"``, ``"MimeLite"`` or ``"Mime"``; the Mimes with their cohort in halves.
+        name: ``"FedAvg"``, ``"MimeLite"`` or ``"Mime"``. The Mimes with their cohort in halves.
         base: one of :data:`BASES`, as printed.
 
     >>> method("Mime", "Adam")
@@ -48,7 +48,7 @@ def row_of(history: History) -> tuple[str, str]:
 
 
 def line_of(history: History) -> str:
-    """Which line of Figure 1 a run belongs to, one of :data:`LINES`; "mime_whole": none, Mime
+    """Which line of Figure 1 a run belongs to, one of :data:`LINES`. "mime_whole": none, Mime
     whose clients all train and send gradients, too.
     """
     name = history.config.algorithm
@@ -60,7 +60,7 @@ def line_of(history: History) -> str:
 
 
 def mu_of(history: History) -> float:
-    """FedProx' mu; 0 for other methods."""
+    """FedProx' mu. 0 for other methods."""
     return float(hyperparameters(history).get("mu") or 0.0)
 
 
