@@ -413,6 +413,16 @@ class Session:
         assert not wrong, f"exercise {number}: {hint}"
         print(f"exercise {number}: {'right' if known else 'open'}")
 
+    def whether_declared(self) -> None:
+        """Say whether the numbers are the declared ones, for which alone a notebook's text holds.
+
+        Example:
+            >>> Session("quick", 0, "cpu", Store(), declared=False).whether_declared()
+            The parameters were changed: the text is about the declared numbers.
+        """
+        changed = "The parameters were changed: the text is about the declared numbers."
+        print("These are the declared numbers." if self.declared else changed)
+
     def claim(self, id: str, histories: Sequence[History]) -> pd.DataFrame:
         """Judge a paper's claim on this notebook's runs, see :mod:`fedlib.reproduction.claims`.
 

@@ -59,8 +59,8 @@ def load(given: Given) -> Task:
         data: the prepared data set, texts with two labels. Default: ``sent140``, else ``tweets``,
             else the offline stand-in.
         clients: how many users; by default fewer if there are fewer.
-        least: least number of tweets of a user. Default: 30 for ``sent140``, 20 for a stand-in, else
-            5.
+        least: least number of tweets of a user. Default: 30 for ``sent140``, 20 for a stand-in,
+            else 5.
         examples: most tweets of a user, 0 for all.
         tokens: of a tweet, the first ones.
         width: factor on the hidden units.
