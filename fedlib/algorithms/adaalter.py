@@ -26,8 +26,8 @@ class AdaAlter(OwnSteps):
         x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t),    B_{t+1} = sum_i p_i a_i,
 
     with B_0 = v0. This is FedOpt with an SGD server and a client optimizer whose accumulator is
-    averaged and sent on, which doubles what is sent each way (FedOpt, B.3). FedOpt describes it in
-    words. The formulas are the method's own, where all weights are equal and ``server_lr`` is 1.
+    averaged and sent on, which doubles the communication (FedOpt, B.3). FedOpt describes it in
+    words. The formulas are the method's own if all weights are equal and ``server_lr`` is 1.
 
     Args:
         client_lr: learning rate of the clients.

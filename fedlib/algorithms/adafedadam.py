@@ -33,14 +33,14 @@ class AdaFedAdam(LocalTraining):
         m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2
         x <- x - C lr (m / (1 - c_m)) / (sqrt(v / (1 - c_v)) + eps)
 
-    Where print and code differ, the default is what the text means and the code does. ``form``
-    ``"printed"`` takes Algorithm 1 by the letter: the step is lr, not C lr, and v is divided by
-    1 - c_m. ``relative_loss=False`` weights by F_k(x_t)^alpha as the code does, not by I_k. The
-    code scales the step by C only after the sixth round. Here it always does. C, which the paper
-    takes to be at least 1, is kept above 0.1.
+    If the paper and the code differ, the default follows the meaning of the text and the code.
+    ``form`` ``"printed"`` takes Algorithm 1 by the letter: the step is lr, not C lr, and v is
+    divided by 1 - c_m. ``relative_loss=False`` weights by F_k(x_t)^alpha as the code does, not by
+    I_k. The code scales the step by C only after the sixth round. Here it always does. C, which the
+    paper takes to be at least 1, is kept above 0.1.
 
-    A client that did not move, or whose gradient is zero, has no direction to report and counts
-    for nothing. Losses must not be negative. A negative one counts as 0. Where a model has running
+    A client that did not move, or whose gradient is zero, has no direction to report and counts for
+    nothing. Losses must not be negative. A negative one counts as 0. If a model has running
     statistics, F_k(x_0) of a client that comes later is with those of its first round.
 
     Args:

@@ -1,4 +1,4 @@
-"""What an algorithm is: three functions of a client and two of the server, and what it declares.
+"""An algorithm: three functions of a client, two of the server, and its declarations.
 
 All are pure functions on tensors, written for ONE client whose parameters are a vector ``x [P]``.
 The engine calls them with leading axes, clients ``M`` and configurations ``C``: a server vector is
@@ -10,14 +10,14 @@ A round, for the clients of the cohort that have examples:
 
 1. ``remembers``: clients that take part for the first time ``client_enroll``;
 2. ``measures``: each client evaluates its whole data with ``client_measure``, and the server takes
-   the mean of what they send in ``server_measured``;
+   the mean of their reports in ``server_measured``;
 3. ``client_init``, ``client_step`` for every local step, ``client_final``. ``remembers``: then
    ``client_remember``;
 4. ``server_update`` with the weighted mean of the reports.
 
-What the server's functions draw from torch's, NumPy's or Python's random numbers is a function of
-the run's seed and the round, the same for all configurations. Clients draw by ``batch.keys``, or
-by ``client.keys``, see :mod:`fedlib.randomness`. Other draws of theirs are refused.
+The server's random numbers from torch, NumPy or Python are a function of the run's seed and the
+round, the same for all configurations. Clients draw by ``batch.keys``, or by ``client.keys``, see
+:mod:`fedlib.randomness`. Other draws of theirs are refused.
 
 A method knows the parameters' places in ``x`` by ``self.layout``, and in the server's functions the
 round by ``self.progress``.
@@ -74,8 +74,8 @@ class ValueAndGrad(Protocol):
 class FullBatch(Protocol):
     """The loss ``[..., 1]`` and gradient ``[..., P]`` of a client at ``x`` on all of its data.
 
-    The exact local objective: no dropout and no augmentation. Where the task sums over a batch, it
-    is in units of one batch (the mean over examples times the batch size).
+    The exact local objective: no dropout and no augmentation. If the task sums over a batch, it is
+    in units of one batch (the mean over examples times the batch size).
     """
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -86,7 +86,7 @@ class FullBatch(Protocol):
 
 @dataclass(frozen=True)
 class Client:
-    """What a client knows when a round starts.
+    """A client's knowledge when a round starts.
 
     Attributes:
         examples: its number of training examples n_i, a scalar.
@@ -189,11 +189,11 @@ class Algorithm(Component):
         return {"x": params}
 
     def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
-        """What a client remembers before its first round."""
+        """A client's memory before its first round."""
         return {}
 
     def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
-        """What a client computes on all of its data before local work: (kept, sent).
+        """A client's measurements on all of its data before local work: (kept, sent).
 
         What it keeps is ``client.measured`` in :meth:`client_init`. What it sends is averaged with
         the clients' weights for :meth:`server_measured`.
@@ -201,7 +201,7 @@ class Algorithm(Component):
         raise undefined(self, "client_measure")
 
     def server_measured(self, server: State, mean: State) -> State:
-        """The server's state with the mean of what the clients measured."""
+        """The server's state with the mean of the clients' measurements."""
         return server
 
     def client_init(self, server: State, client: Client) -> State:
@@ -213,11 +213,11 @@ class Algorithm(Component):
         raise undefined(self, "client_step")
 
     def client_final(self, server: State, state: State) -> State:
-        """What the client sends: tensors that the engine averages with the clients' weights."""
+        """The client's report: tensors that the engine averages with the clients' weights."""
         raise undefined(self, "client_final")
 
     def client_remember(self, server: State, state: State) -> State:
-        """What the client remembers until its next round. The fields of :meth:`client_enroll`."""
+        """The client's memory until its next round. The fields of :meth:`client_enroll`."""
         return {}
 
     def server_update(self, server: State, mean: State) -> State:
@@ -230,7 +230,7 @@ class Algorithm(Component):
     def client_model(self, server: State, memory: State) -> Tensor:
         """The parameters ``[.., P]`` that a client uses itself, of what it remembers.
 
-        Where a method defines it, histories have the clients' metrics on their own test data as the
+        If a method defines it, histories have the clients' metrics on their own test data as the
         split ``personal``. A client that never took part uses the server's parameters.
         """
         x: Tensor = server["x"]

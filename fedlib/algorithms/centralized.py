@@ -43,8 +43,8 @@ class Centralized(OwnSteps):
     ``base="adagrad"`` by name is torch.optim.Adagrad with an initial accumulator of 0.1, and
     ``fedlib.base.Adagrad()`` Mime's. FedOpt trained with library optimizers, whose Adam and Yogi,
     too, put g into v before the step and correct the bias. These differ in the first steps alone.
-    Mime's Adagrad does not forget them. Momentum here is (1 - beta) g + beta m: a rate
-    1 / (1 - beta) times that of torch.optim.SGD does the same.
+    Mime's Adagrad does not forget them. Momentum here is (1 - beta) g + beta m: a rate 1 / (1 -
+    beta) times as large as torch.optim.SGD's does the same.
 
     Args:
         base: the base optimizer, for instance ``fedlib.base.Yogi(eps=1e-3)``.

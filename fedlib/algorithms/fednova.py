@@ -27,17 +27,17 @@ class FedNova(OwnSteps):
 
     ||a_i||_1 is followed step by step: it is what the same steps accumulate from gradients that
     are all 1, in units of client_lr. So plain steps add 1. Momentum adds n with n <- momentum n +
-    1. A proximal term makes a <- (1 - client_lr mu) a + 1. The authors' code counts double where
-    momentum and mu meet. Here n <- momentum n + 1 - client_lr mu a, a <- a + n, which is exact
-    (as long as no a_{i,k} is negative, that is, for client_lr mu well below 1).
+    1. A proximal term makes a <- (1 - client_lr mu) a + 1. The authors' code counts double if
+    momentum and mu meet. Here n <- momentum n + 1 - client_lr mu a, a <- a + n, which is exact (as
+    long as no a_{i,k} is negative, that is, for client_lr mu well below 1).
 
     tau_eff = sum_i p_i ||a_i||_1 of the steps without their proximal term: sum_i p_i ||a_i||_1 for
     mu = 0 and sum_i p_i tau_i with mu and no momentum, both as in the authors' code.
 
     With ``momentum_state="client"`` a client takes its u up again in its next round. FedNova's
     authors do not: their code sets u, n and a to 0 after every round. Here n and a still start at
-    0, so ||a_i||_1 counts, by the same recurrences, what this round's gradients contribute.
-    What the u of earlier rounds adds to x_t - x_i is divided by it, but not counted in it.
+    0, so ||a_i||_1 counts, by the same recurrences, what this round's gradients contribute. The
+    part of x_t - x_i from the u of earlier rounds is divided by it, but not counted in it.
 
     With ``nesterov_count="heavy_ball"`` the steps of Nesterov's momentum are counted as if they
     were heavy ball's, as in the authors' code: a <- a + n, where a Nesterov step adds 1 - client_lr

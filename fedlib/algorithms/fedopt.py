@@ -31,7 +31,7 @@ class FedOpt(LocalTraining):
         client_schedule: factor on the client learning rate per round: ``"constant"``,
             ``"exp_decay"`` (FedOpt E.6), ``"exp_decay_thirds"`` (that for any number of rounds),
             ``"step_decay"``, or a function of the round, from 0, and of how many there are. Runs of
-            a function are stored only where it has a ``version``, as classes of yours.
+            a function are stored only if it has a ``version``, as classes of yours.
         server_schedule: the same for the server's learning rate.
 
     Example:

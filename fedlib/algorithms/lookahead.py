@@ -22,8 +22,8 @@ class Lookahead(FedOpt):
     FedOpt (B.3) spreads it over clients with an adaptive inner optimizer as client optimizer, and
     says that the optimizer's accumulators travel with the model: the server averages them as it
     averages the models, and the next cohort starts from the mean. An inner optimizer with one
-    vector of state (SGDM, Adagrad) thus doubles what is sent, Adam's two triple it, SGD's none
-    leaves FedAvg with server rate alpha.
+    vector of state (SGDM, Adagrad) thus doubles the communication, and Adam's two triple it. SGD
+    has none, which leaves FedAvg with server rate alpha.
 
     Args:
         client: the inner optimizer.

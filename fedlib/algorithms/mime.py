@@ -26,8 +26,8 @@ class Mime(TwoPhase):
 
     Source: Mime, Algorithm 1, with the means weighted by examples (section 3, end). Its published
     code (fedjax) takes the same clients for c and for training, too. It takes c with dropout on,
-    and has other U and V, see :mod:`fedlib.optimizers.mime`. Where v would be 0 in the first U,
-    s begins as V(c, s) of the first round's c, which clients send in any case.
+    and has other U and V, see :mod:`fedlib.optimizers.mime`. If v would be 0 in the first U, s
+    begins as V(c, s) of the first round's c, which clients send in any case.
 
     With one full-batch step this is the base optimizer on the cohort's loss: :class:`Centralized`
     if all clients take part.

@@ -37,7 +37,7 @@ class MimeMVR(TwoPhase):
     Args:
         momentum: beta.
         client_lr, server_lr, client_schedule, split, lean: see :class:`TwoPhase`. With ``lean``
-            gradients are for x_t and x_{t-1} alone, and those who train do not receive x_{t-1}.
+            gradients are for x_t and x_{t-1} alone, and training clients do not receive x_{t-1}.
 
     Example:
         >>> import fedlib

@@ -1,4 +1,4 @@
-"""Local objectives: what a client minimises besides its own loss."""
+"""Local objectives: terms that a client minimises besides its own loss."""
 
 from __future__ import annotations
 

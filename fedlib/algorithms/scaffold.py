@@ -31,10 +31,10 @@ class Scaffold(OwnSteps):
 
     Source: FedOpt (Reddi et al.), Algorithm 6, after Karimireddy et al. (2020), whose means are
     plain. As there, c starts at 0 and c_i at c the first time that client i takes part, so the
-    first round, and every run in which no client comes twice, is FedAvg. Algorithm 6 divides by
-    ``E |B_i|``, which is K_i; where its c_i^+ is hard to read (the sign, eta for eta_l) this is its
-    source's. A client that takes no step keeps its c_i. What clients remember is held for those
-    seen so far only.
+    first round, and every run in which no client comes twice, is FedAvg. Algorithm 6 divides by ``E
+    |B_i|``, which is K_i; where its c_i^+ is hard to read (the sign, eta for eta_l) this is its
+    source's. A client that takes no step keeps its c_i. The memory of clients is held only for the
+    clients seen so far.
 
     ``means="plain"`` is Karimireddy et al.'s: the clients of a cohort count the same, for x and for
     c, and c_i starts at 0 as in most public code. Then c is the mean of all clients' c_i in every

@@ -1,4 +1,4 @@
-"""What a run leaves behind."""
+"""The results of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Points = tuple[np.ndarray, np.ndarray]
 def mean_of_last(round: np.ndarray, value: np.ndarray, window: int) -> float:
     """The mean of a metric's values, given in order, in the last ``window`` rounds that it has.
 
-    The initial model's value, of round 0, is in none but its own.
+    The initial model's value, in round 0, counts in no other round.
     """
     return float(value[round > round[-1] - max(1, min(window, round[-1]))].mean())
 
@@ -88,7 +88,7 @@ class History:
         return pd.Series(value, index=pd.Index(round, name="round"), name="value")
 
     def metrics(self, split: str = "test") -> list[str]:
-        """The names of what was measured in a split."""
+        """The names of the metrics in a split."""
         names: list[str] = self.frame.loc[self.frame["split"] == split, "metric"].unique().tolist()
         return names
 
@@ -128,7 +128,7 @@ class History:
         """The trained model, in evaluation mode: the task's with :attr:`params`.
 
         Args:
-            task: needed where the history comes from a store or another process.
+            task: needed if the history comes from a store or another process.
 
         Raises:
             Error: no task is known, or its model has other parameters.

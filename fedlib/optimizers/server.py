@@ -1,9 +1,9 @@
 """Server optimizers: how the server turns the pseudo-gradient into a step.
 
 The pseudo-gradient is g_t = -Delta_t, the weighted mean of x_t - x_i over the cohort (FedOpt,
-section 2). Vectors are ``[..., P]``. The leading axis, where there is one, counts configurations.
+section 2). Vectors are ``[..., P]``. A leading axis, if there is one, counts configurations.
 
-Where FedOpt's print and the code behind its numbers differ, ``form`` chooses:
+If FedOpt's text and the code behind its numbers differ, ``form`` chooses:
 
 =================  =============================  ====================================
                    ``form="code"`` (default)      ``form="printed"`` (Algorithms 2, 5)
@@ -75,8 +75,8 @@ class ServerOptimizer(Component):
 class Together(ServerOptimizer):
     """Several optimizers, each for its own configurations, rows of ``[C, P]``.
 
-    This lets configurations whose servers differ train as one program where their clients do the
-    same work. A state field that only some optimizers have is kept for all rows.
+    This lets configurations whose servers differ train as one program if their clients do the same
+    work. A state field that only some optimizers have is kept for all rows.
 
     Attributes:
         parts: (positions int64 ``[C_i]``, optimizer with hyperparameters ``[C_i, 1]``).

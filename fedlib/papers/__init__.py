@@ -1,4 +1,4 @@
-"""What the four papers print: every table as a CSV, every stated setting as TOML.
+"""The four papers' numbers: every table as a CSV, every stated setting as TOML.
 
 The numbers were transcribed from text copies of the papers and are kept as they were read there,
 contradictions included (the TOML files list those under ``consistency`` and ``versions``). What
@@ -109,7 +109,7 @@ def table(paper: str, name: str) -> pd.DataFrame:
 
 
 def settings(paper: str) -> dict[str, Any]:
-    """What a paper says about its experiments, as a fresh nested dict.
+    """A paper's statements about its experiments, as a fresh nested dict.
 
     Raises:
         Error: unknown paper.
@@ -124,7 +124,7 @@ def settings(paper: str) -> dict[str, Any]:
 
 
 def claims() -> list[dict[str, Any]]:
-    """What the papers claim, in their order, as fresh dicts.
+    """The papers' claims, in their order, as fresh dicts.
 
     Keys: id, paper, where (printed), quote (the paper's sentence), says (the claim in words), shows
     (the measurable statement, never stricter than the quote), in_print (what it says of the printed

@@ -1,4 +1,4 @@
-"""What the partitioners ask of their arguments, in one place."""
+"""The partitioners' conditions on their arguments, in one place."""
 
 from __future__ import annotations
 

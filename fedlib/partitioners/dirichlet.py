@@ -57,8 +57,8 @@ def dirichlet(
     Each class's examples are shuffled. Client after client, example after example, a label is drawn
     from the client's distribution and the next unused example of that class is taken. When a class
     runs out, its probability becomes 0 for every client and the others are renormalised. A client
-    whose whole probability lay on classes that ran out draws from the classes that are left, in
-    proportion to what is left of each.
+    whose whole probability lay on classes that ran out draws from the remaining classes, in
+    proportion to their remaining examples.
 
     Args:
         labels: ``[N]`` integers, 0 or more. Classes that do not occur are left out.
@@ -144,9 +144,9 @@ def dirichlet_overlapping(
     does this.
 
     A client with distribution q over the classes takes ``round(size * q)`` examples of each class
-    but the last, and of the last as many as are missing. The examples of a class are drawn with
-    replacement from all there are: clients overlap, and a client may hold an example twice. So the
-    proportions are kept to within rounding for every client, and no class runs out.
+    but the last. The missing examples come from the last class. The examples of a class are drawn
+    with replacement from all there are: clients overlap, and a client may hold an example twice. So
+    the proportions are kept to within rounding for every client, and no class runs out.
 
     Args:
         labels: ``[N]`` integers, 0 or more. Classes that do not occur are left out.
@@ -202,7 +202,7 @@ def dirichlet_overlapping(
 
 
 def rounded_counts(q: np.ndarray, size: int, exact: bool = True) -> np.ndarray:
-    """``round(size * q)`` for every class but the last, which takes what is missing.
+    """``round(size * q)`` for every class but the last, which takes the missing examples.
 
     Rounding up may leave less than nothing for the last class. Then it takes 0, and with ``exact``
     the largest counts give back one each until the sum is ``size``.
@@ -229,8 +229,8 @@ def silos(labels: ArrayLike, clients: Count, beta: Concentration, seed: Seed) ->
     Source: "Accelerating Fair Federated Learning" (AdaFedAdam), appendix C.1: CIFAR-10 in 16
     subsets, "Dir_16(0.1)"; in the form of its authors' code.
 
-    Unlike :func:`dirichlet`, where a client draws its mix of classes, here a class draws its mix of
-    clients: every example is used, and small ``beta`` makes clients differ in size as well.
+    Unlike :func:`dirichlet`, where a client draws its mix of classes, a class draws its mix of
+    clients here: every example is used, and small ``beta`` makes clients differ in size as well.
     Proportions are drawn again until every client has enough: the sum over the classes of its
     shares is at least 1 / (10 K) for K clients, as in the authors' code, and no client is empty.
 

@@ -105,8 +105,8 @@ def lognormal_sizes(
 ) -> np.ndarray:
     """Sizes with a long tail, ``min(floor(exp(N(mean, sigma^2))) + shift, cap)``.
 
-    The defaults are those of LEAF's Synthetic (Caldas et al., 2018): half of the clients have
-    about 25 examples or fewer, and some have a thousand.
+    The defaults come from LEAF's Synthetic (Caldas et al., 2018): half of the clients have about 25
+    examples or fewer, and some have a thousand.
 
     Args:
         clients: number of clients.

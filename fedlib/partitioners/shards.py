@@ -19,7 +19,7 @@ def shards(
 
     Source: McMahan et al. (2017), "Communication-Efficient Learning of Deep Networks from
     Decentralized Data": MNIST in 200 shards, two for each of 100 clients. Examples of a label are
-    in random order. Sizes of shards differ by one where their number does not divide the examples.
+    in random order. Sizes of shards differ by one if their number does not divide the examples.
 
     Args:
         labels: ``[N]`` integers, 0 or more.
@@ -52,7 +52,7 @@ def shards(
 def fixed_classes(
     labels: ArrayLike, clients: Count, classes_per_client: Count, seed: Seed
 ) -> list[np.ndarray]:
-    """Give every client the same number of classes, and cut each class among those that have it.
+    """Give every client the same number of classes, and divide each class among its clients.
 
     Source: Li et al. (2022), "Federated Learning on Non-IID Data Silos", "#C = k": client i has
     the i-th class, modulo their number, and others at random.
