@@ -2,8 +2,8 @@
 
 The assignments are an nbgrader course. A deck begins with a session's goals and ends with the
 discussion and the assignment. Between them it shows the executed notebooks: the title with its
-question, the paragraphs of the idea, the prediction to write down, pictures with the paragraph
-before them, the summary.
+question, the paragraphs of the idea, the few lines of the library's code that matter, the
+prediction to write down, pictures with the paragraph before them, the summary.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ LEADS = re.compile(
 )
 PART = re.compile(r"\*\*(.+?)\.\*\* (.+?)(?=\n\n\*\*|\Z)", re.DOTALL)  # of a session's plan
 PREDICT = "**Predict, then run.**"  # begins a notebook's question to answer before it runs
+CODE_LINES = 24  # that a slide has room for
 LETTERS = 1200  # of a slide; the deck's script makes one smaller that is too high all the same
 
 
@@ -119,7 +120,7 @@ def pages(book: NotebookNode) -> list[Page]:
     section = "title"
     for cell in book.cells:
         if cell.cell_type == "code":
-            pictures = [output for output in cell.outputs if _is_picture(output)]
+            pictures = [each for each in cell.outputs if _is_picture(each) or _is_code(each)]
             if pictures and section in PICTURES:
                 if section in TOLD or made[-1].pictures or made[-1].section != section:
                     made.append(Page(section, ""))
@@ -147,6 +148,12 @@ def _is_picture(output: NotebookNode) -> bool:
     """Whether an output is a picture, and none that moves with a slider."""
     data = output.get("data", {})
     return "image/png" in data and not any("widget-view" in kind for kind in data)
+
+
+def _is_code(output: NotebookNode) -> bool:
+    """Whether an output is a few lines of the library's code, as ``notebook.code`` shows them."""
+    text = output.get("data", {}).get("text/markdown", "")
+    return text.startswith("```python\n") and text.count("\n") <= CODE_LINES
 
 
 def deck(title: str, books: Iterable[NotebookNode], plan: dict[str, str] | None = None) -> str:

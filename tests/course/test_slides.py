@@ -68,6 +68,17 @@ def test_title_idea_pictures_and_summary_are_shown():
     assert sections == ["Figures", "Figures"]
 
 
+def test_a_few_lines_of_code_are_a_slide_and_many_are_not():
+    led = book()
+    taught = next(cell for cell in led.cells if cell.source.startswith("def taught"))
+    for lines, shown in ((10, 1), (60, 0)):
+        text = "```python\n" + "x = 1\n" * lines + "```"
+        taught.outputs = [v4.new_output("execute_result", {"text/markdown": text})]
+        idea = [page for page in coursemaker.pages(led) if page.section == "Idea"]
+        assert [page.pictures for page in idea if page.pictures] == [taught.outputs] * shown
+        assert "".join(page.text for page in idea).startswith("First.\n\nSecond.")
+
+
 def test_a_deck_begins_with_goals_and_ends_with_the_assignment():
     for needed in ("sphinx_revealjs", "docutils"):
         pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")
