@@ -80,10 +80,10 @@ class OfTorch:
     """One of torch's losses, or one made like them, of each example: ``[R, B]``.
 
     Further axes are averaged, or with ``reduction`` "sum" or "batchmean" summed. Labels equal to
-    ``ignore_index`` do not count: means of an example, a batch or a data set are over the others.
-    Weights of classes multiply the examples' losses, which are then averaged over their number, not
-    their weight. Targets ``[R, B]`` stand for outputs ``[R, B, 1]``, too. Classes are the last axis
-    of outputs or, as torch has it, the one after ``B``; where both would fit, it is refused.
+    ``ignore_index`` do not count, others as much as their classes' ``weight`` says: means of an
+    example, a batch or a data set are torch's, which divides by what counts. Targets ``[R, B]``
+    stand for outputs ``[R, B, 1]``, too. Classes are the last axis of outputs or, as torch has it,
+    the one after ``B``; where both would fit, it is refused.
 
     Args:
         loss: a module or function with ``reduction``, of a batch ``[B, ...]``.
@@ -97,17 +97,19 @@ class OfTorch:
     def __init__(self, loss: Any) -> None:
         self.loss, self._placed = loss, dict[tuple[Any, ...], Any]()
         self.__name__ = getattr(getattr(loss, "func", loss), "__name__", type(loss).__name__)
-        reduction: Any = getattr(loss, "reduction", None)
-        self.ignored: int | None = getattr(loss, "ignore_index", None)
         if isinstance(loss, nn.Module):
             self.loss = copy.deepcopy(loss)
+            given = {**vars(loss), **dict(self.loss.named_buffers())}
             self.loss.reduction = "none"
         else:
-            reduction = inspect.signature(loss).parameters["reduction"].default
             self.loss = functools.partial(loss, reduction="none")
-            parameter = inspect.signature(loss).parameters.get("ignore_index")
-            self.ignored = getattr(parameter, "default", None)
-        self.sums = reduction in ("sum", "batchmean")
+            parameters = inspect.signature(loss).parameters.items()
+            given = {name: parameter.default for name, parameter in parameters}
+        self.sums = given.get("reduction") in ("sum", "batchmean")
+        self.ignored: int | None = given.get("ignore_index")
+        # Of classes, where torch's mean is over them.
+        weighed = self.__name__ in OF_LABELS and not self.sums
+        self.weight: Tensor | None = given.get("weight") if weighed else None
 
     def compared(self, outputs: Tensor, targets: Tensor) -> tuple[str | None, Tensor]:
         """What is known of the targets that are needed: their kind, see :func:`needs`, or None; and
@@ -141,12 +143,21 @@ class OfTorch:
             raise Error(f"{what}; end it by nn.LogSoftmax(1), or take nn.CrossEntropyLoss()")
         return CLASSES, outputs
 
-    def counted(self, targets: Tensor) -> Tensor | None:
-        """How many labels of ``targets [N, ...]`` count, ``[N]``; None where there is no choice."""
+    def counted(self, targets: Tensor, weight: Tensor | None = None) -> Tensor | None:
+        """What the labels of ``targets [N, ...]`` count, ``[N]``: their number, or what the weights
+        of their classes add up to; None where there is no choice.
+
+        Args:
+            weight: of classes, default the loss's, where the targets are.
+        """
         if self.sums or self.ignored is None or targets.is_floating_point():
             return None
-        counts = targets.long() != self.ignored  # in eight bits -100 would be 156
-        return counts.flatten(1).sum(1) if counts.dim() > 1 else counts.long()
+        labels = targets.long()  # in eight bits -100 would be 156
+        counts = (labels != self.ignored).long()
+        if self.weight is not None:
+            weight = self.weight.to(targets.device) if weight is None else weight
+            counts = weight[labels.clamp(0, len(weight) - 1)] * counts
+        return counts.flatten(1).sum(1) if counts.dim() > 1 else counts
 
     def _on(self, outputs: Tensor) -> Any:
         """The loss on a device and in a type: a copy that stays, as a recorded step may read it.
@@ -180,10 +191,12 @@ class OfTorch:
         else:
             way = way_out(outputs.flatten(0, 1), y)
             raise Error(f"{shapes}{way or '; the two must have one shape'}")
-        each = self._on(o)(o, y)
+        loss = self._on(o)
+        each = loss(o, y)
         each = each.flatten(1) if each.dim() > 1 else each.unsqueeze(-1)
-        if (counted := self.counted(y)) is not None:
-            return (each.sum(-1) / counted.clamp(min=1)).view(targets.shape[:2])
+        if (counted := self.counted(y, getattr(loss, "weight", None))) is not None:
+            counted = torch.where(counted > 0, counted, 1).to(each.dtype)
+            return (each.sum(-1) / counted).view(targets.shape[:2])
         return (each.sum(-1) if self.sums else each.mean(-1)).view(targets.shape[:2])
 
 
@@ -202,7 +215,7 @@ def way_out(outputs: Tensor, targets: Tensor) -> str:
 
 
 def counted_labels(loss: Any, targets: Tensor) -> Tensor | None:
-    """What each of the examples ``targets [N, ...]`` counts in a mean of a loss, int64 ``[N]``.
+    """What each of the examples ``targets [N, ...]`` counts in a mean of a loss, ``[N]``.
 
     None: all count alike.
     """

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -311,23 +312,20 @@ LOSSES = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_torchs_are_each_examples_own(name, dtype):
-    """The reported loss is the mean over the test examples; accuracy is there where it fits."""
+    """The reported loss is torch's of all test examples; accuracy is there where it fits."""
     loss, y, outputs = LOSSES[name]
     data, kind = fedlib.ClientData(X, y, PARTS), getattr(torch, dtype)
     task = fedlib.Task("mine", lambda: nn.Linear(4, outputs), data, data, loss=loss)
     history = fedlib.run(task, "fedavg", rounds=2, dtype=dtype)
-    classes = outputs == 3 and y.dim() == 1
+    classes, held = outputs == 3 and y.dim() == 1, [*itertools.chain(*PARTS)]
     own = copy.deepcopy(loss).to(kind) if isinstance(loss, nn.Module) else loss
     net = nn.Linear(4, outputs).to(kind)
     net.load_state_dict(history.params)
-    each = []
-    for example in [example for part in PARTS for example in part]:
-        o, target = net(X[[example]].to(kind)), y[[example]]
-        o = o if classes or y.dim() > 1 else o[:, 0]
-        alone = own(o, target.long() if classes else target.to(kind))  # a batch of this one
-        # Of one example torch divides by its weight.
-        each.append(float(alone.detach()) * (float(T[target]) if name == "of weights" else 1))
-    assert history.series("loss").iloc[-1] == pytest.approx(np.mean(each), rel=1e-5)
+    o = net(X[held].to(kind))
+    o = o if classes or y.dim() > 1 else o[:, 0]
+    whole = own(o, y[held].long() if classes else y[held].to(kind)).item()
+    whole = whole / len(held) if name == "summed" else whole
+    assert history.series("loss").iloc[-1] == pytest.approx(whole, rel=1e-5)
     assert ("accuracy" in set(history.frame["metric"])) == classes
 
 
@@ -343,36 +341,56 @@ IGNORED = {
     "of a function": (F.cross_entropy, SOME, lambda: nn.Linear(4, 3)),
     "another number": (nn.CrossEntropyLoss(ignore_index=2), Y, lambda: nn.Linear(4, 3)),
     "tokens": (nn.CrossEntropyLoss(), torch.stack([SOME, SOME.flip(0)], 1), tokens),
+    "weights": (nn.CrossEntropyLoss(weight=T), Y, lambda: nn.Linear(4, 3)),
+    "weights of tokens": (
+        nn.CrossEntropyLoss(weight=T / 9, label_smoothing=0.2),
+        torch.stack([SOME, SOME.flip(0)], 1),
+        tokens,
+    ),
+    "weights for a function": (
+        partial(F.cross_entropy, weight=torch.tensor([0.0, 2, 2]).double()),
+        SOME,
+        lambda: nn.Linear(4, 3),
+    ),
     # -100 in eight bits, without a sign.
     "156": (nn.CrossEntropyLoss(), (Y + 155).to(torch.uint8), lambda: nn.Linear(4, 200)),
 }
 
 
-@pytest.mark.parametrize("name", IGNORED)
-def test_labels_that_a_loss_ignores_count_nowhere(name):
+# A sum of labels without weights is over examples, of means over tokens.
+SUMMED = [(name, "sum") for name in IGNORED if "weights" in name]
+
+
+@pytest.mark.parametrize(("name", "reduction"), [(name, "mean") for name in IGNORED] + SUMMED)
+def test_labels_count_as_torch_has_it(name, reduction):
     """A step over all data is torch's, and so are the loss and the accuracy after it."""
     loss, y, model = IGNORED[name]
     data = fedlib.ClientData(X, y, PARTS)
-    task = fedlib.Task("mine", model, data, data, loss=loss, batch_size=None)
-    settings = {"dtype": "float64", "overrides": {"client_lr": 0.5, "local_steps": 1}}
+    task = fedlib.Task("mine", model, data, data, loss=loss, batch_size=None, reduction=reduction)
+    settings = {"dtype": "float64", "overrides": {"client_lr": 0.05, "local_steps": 1}}
     history = fedlib.run(task, "centralized", rounds=1, **settings)
     begun = fedlib.run(task, "centralized", rounds=0, **settings)
     held = sorted(example for part in PARTS for example in part)
     net, labels = model().double(), y[held].long()
+    given = dict(getattr(loss, "keywords", {})) or {
+        "weight": None if getattr(loss, "weight", None) is None else loss.weight.double(),
+        "ignore_index": getattr(loss, "ignore_index", -100),
+        "label_smoothing": getattr(loss, "label_smoothing", 0.0),
+    }
 
-    def torchs():
+    def torchs(reduction="mean"):
         outputs = net(X[held].double())
-        whole = F.cross_entropy(outputs.movedim(-1, 1), labels, ignore_index=ignored)
-        right = (outputs.argmax(-1) == labels)[labels != ignored]
+        whole = F.cross_entropy(outputs.movedim(-1, 1), labels, reduction=reduction, **given)
+        right = (outputs.argmax(-1) == labels)[labels != given.get("ignore_index", -100)]
         return whole, right.double().mean().item()
 
-    ignored = getattr(loss, "ignore_index", -100)
     net.load_state_dict(begun.params)
-    before, _ = torchs()
+    before, _ = torchs(reduction)
     before.backward()
     for key, parameter in net.named_parameters():
-        torch.testing.assert_close(history.params[key], parameter.detach() - parameter.grad / 2)
-    assert history.final("loss", "train") == pytest.approx(before.item())
+        torch.testing.assert_close(history.params[key], parameter.detach() - parameter.grad / 20)
+    if reduction == "mean":
+        assert history.final("loss", "train") == pytest.approx(before.item())
     net.load_state_dict(history.params)
     after, accuracy = torchs()
     assert history.final("loss") == pytest.approx(after.item())

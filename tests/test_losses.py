@@ -39,4 +39,5 @@ def test_a_loss_that_has_been_used_in_float32_keeps_its_float64_weights():
     loss(outputs.float(), targets)
     assert torch.equal(loss(outputs, targets), untouched(outputs, targets))
     loss.loss.weight.mul_(2)  # and takes a change
-    assert torch.equal(loss(outputs, targets), 2 * untouched(outputs, targets))
+    assert torch.equal(loss.counted(targets[0]), 2 * untouched.counted(targets[0]))
+    assert torch.equal(loss(outputs, targets), untouched(outputs, targets))

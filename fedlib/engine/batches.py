@@ -276,10 +276,13 @@ class Feed:
         example = task.transform(self.data.x[:1].clone().unsqueeze(0), None)
         # Of one example, as the model takes it or as it is kept, whichever are more.
         self.bytes_each = max(example.numel() * dtype.itemsize, self.data.x[:1].numel())
-        # Of each example the labels that count in a mean, or None where all count.
-        labels = counted_labels(task.loss, self.data.y) if task.reduction == "mean" else None
-        few = labels is not None and bool((labels < labels.max()).any())
-        self.labels = labels.to(dtype) if labels is not None and few else None
+        # What each example's labels count in a mean, and in a sum where they have weights; None
+        # where all count alike.
+        labels, whole = counted_labels(task.loss, self.data.y), task.reduction == "sum"
+        if labels is not None and whole and getattr(task.loss, "weight", None) is None:
+            labels = None
+        alike = labels is None or bool((labels == (1 if whole else labels.max())).all())
+        self.labels = None if labels is None or alike else labels.to(dtype)
         if isinstance(self.transform, Fixed) and len(self.y) * self.bytes_each <= KEPT_BYTES:
             parts = [
                 transformed(self.transform, part.clone().unsqueeze(0), None, dtype, device)
@@ -417,7 +420,7 @@ class Feed:
         return plan.counts.to(self.dtype) if self.labels is None else self._counted(plan).sum(1)
 
     def _counted(self, plan: Plan) -> Tensor:
-        """What each example counts, ``[T, B]``: 1, or how many labels of it do; padding 0."""
+        """What each example counts, ``[T, B]``: 1, or what its labels count; padding 0."""
         if self.labels is None:
             mask = torch.ones(plan.index.shape) if plan.mask is None else plan.mask
             return mask.to(self.dtype)
@@ -428,16 +431,18 @@ class Feed:
         """What each example's loss counts in its batch's loss, ``[T, B]``: 1/count or 1."""
         counted = self._counted(plan)
         if self.task.reduction == "mean":
-            return counted / counted.sum(1, keepdim=True).clamp(min=1)
+            return counted / _or_one(counted.sum(1, keepdim=True))
         return counted
 
     def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
         """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
         counted = self._counted(plan)
+        scale = whole_scale(self.task, plan.examples, batch_size)
         if self.labels is not None:
             total = counted.new_zeros(len(plan.clients)).index_add_(0, plan.row, counted.sum(1))
-            return counted / total.clamp(min=1)[plan.row].unsqueeze(1)
-        scale = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
+            scales = torch.from_numpy(scale).to(self.dtype) / _or_one(total)
+            return counted * scales[plan.row].unsqueeze(1)
+        scale = scale / np.maximum(plan.examples, 1)
         return counted * torch.from_numpy(scale).to(self.dtype)[plan.row].unsqueeze(1)
 
     def counts(self, clients: np.ndarray, round: Round) -> dict[str, Tensor]:
@@ -472,6 +477,11 @@ class Feed:
             number=sent["number"].view(-1, 1, 1),
             key=randomness.key(self.seeds["batches"], "batches", round.number),
         )
+
+
+def _or_one(total: Tensor) -> Tensor:
+    """What something is divided by, where it may be 0."""
+    return torch.where(total > 0, total, 1)
 
 
 def reads(transform: Transform) -> bool:
