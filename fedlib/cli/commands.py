@@ -726,7 +726,7 @@ def repeat(
     The exit status is 1 if one differs. Interrupted, it prints what was done so far.
     """
     from fedlib.reproduction import repeat as runner
-    from fedlib.reproduction.repeat_report import Bar, Report
+    from fedlib.reproduction.repeat_report import Report
 
     if to is not None and to.suffix not in (".md", ".csv"):
         raise Error(f"--to is {to}; give a file named .md or .csv")
@@ -743,16 +743,13 @@ def repeat(
     report = Report(len(asked), left_out, chosen)
     if not chosen:
         raise Error(f"nothing to repeat: {'; '.join(report.left_out_lines()) or 'no run fits'}")
+    if not as_json:
+        typer.echo(report.heading())
     stopped = None
-    with Bar(chosen, quiet=as_json) as bar:
-        if not as_json:
-            bar.say(report.heading())
-        try:
-            for row in runner.repeat(chosen, data_root, on):
-                report.rows.append(row)
-                bar.done(row, None if as_json else report.line(row))
-        except KeyboardInterrupt as stop:
-            stopped = stop
+    try:
+        report.follow(runner.repeat(chosen, data_root, on), quiet=as_json)
+    except KeyboardInterrupt as stop:
+        stopped = stop
     if to is not None:
         report.write(to)
     show(report.as_dict(), as_json, "\n".join(report.summary()))

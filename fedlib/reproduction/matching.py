@@ -186,12 +186,12 @@ class Index:
         chosen = dict(pair for pair, _ in reversed(counts.most_common()))
         answers = [(request, runs.get(chosen.get(request.task, ""))) for request, runs in found]
         lacking = {method(request) for request, run in answers if run is None and not single}
-        there = [(r, run) for r, run in answers if run is not None and method(r) not in lacking]
-        parts = {(request.task, request.part) for request, _ in there}
+        pairs = [(r, run) for r, run in answers if run is not None and method(r) not in lacking]
+        parts = {(request.task, request.part) for request, _ in pairs}
         partly = {r.task for r in requests if whole and (r.task, r.part) not in parts}
         return [
             labelled(history, request)
-            for request, run in there
+            for request, run in pairs
             if request.task not in partly
             for history in read([run])
         ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pandas as pd
 from tqdm import tqdm
@@ -33,6 +33,25 @@ class Report:
     left_out: Counter[str]
     chosen: Sequence[Stored]
     rows: list[Repeated] = field(default_factory=list)
+
+    def follow(self, rows: Iterable[Repeated], quiet: bool) -> None:
+        """Take rows in as they come, with a line each and, on a terminal, a bar of their seconds.
+
+        Args:
+            quiet: neither.
+        """
+        expected = {run.config.digest: seconds(run) for run in self.chosen}
+        form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+        hidden = quiet or None  # None: also where no terminal is
+        how: dict[str, Any] = {"disable": hidden, "bar_format": form, "dynamic_ncols": True}
+        with tqdm(total=sum(expected.values()), desc=f"0/{len(expected)} runs", **how) as bar:
+            for row in rows:
+                self.rows.append(row)
+                if not quiet:
+                    tqdm.write(self.line(row), file=sys.stdout)
+                    sys.stdout.flush()
+                bar.set_description_str(f"{len(self.rows)}/{len(expected)} runs")
+                bar.update(expected[row.digest])
 
     def frame(self) -> pd.DataFrame:
         """A row a run: the fields of :class:`Repeated`, and ``difference``."""
@@ -110,37 +129,3 @@ def _columns(*cells: str) -> str:
     widths = (16, 30, 17, 11, 11, 9, 9, 10)
     start = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False))
     return f"{start}  {cells[-1]}".rstrip()
-
-
-class Bar:
-    """A progress bar over the runs' estimated seconds, on a terminal, and lines above it."""
-
-    def __init__(self, runs: Sequence[Stored], quiet: bool) -> None:
-        form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
-        self._seconds = {run.config.digest: seconds(run) for run in runs}
-        total, self._count = sum(self._seconds.values()), 0
-        hidden = quiet or None  # None: also where no terminal is
-        self._bar = tqdm(total=total, disable=hidden, bar_format=form, dynamic_ncols=True)
-
-    def __enter__(self) -> Self:
-        self._name()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def _name(self) -> None:
-        self._bar.set_description_str(f"{self._count}/{len(self._seconds)} runs")
-
-    def say(self, line: str) -> None:
-        """Print a line above the bar."""
-        tqdm.write(line, file=sys.stdout)
-        sys.stdout.flush()
-
-    def done(self, row: Repeated, line: str | None) -> None:
-        """Go on by a run, and print its line."""
-        self._count += 1
-        if line is not None:
-            self.say(line)
-        self._bar.update(self._seconds[row.digest])
-        self._name()

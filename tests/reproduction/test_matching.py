@@ -203,6 +203,17 @@ def test_real_data_come_first_then_the_rounds_asked_for_fewer_options_and_the_ne
     request = Request("synthetic", "fedavg", options=task.options, rounds=10)
     found = Index(in_order[::-1]).asked(request, "quick")
     assert [run.meta["created"] for run in found] == ["4", "5", "7", "6", "8"]
+    # An option is stored as a list, whichever way it was given.
+    pair = dataclasses.replace(request, options={**task.options, "odd": (1, 2)})
+    assert Index([run("9", odd=[1, 2]), *in_order]).asked(pair, "quick")[0].meta["created"] == "9"
+
+
+def test_of_runs_that_are_as_near_to_print_the_one_evaluated_most_counts(made, ours):
+    to_the_end = made(accuracies=[0.7], eval_last=3)
+    each = made(accuracies=[0.4])
+    seldom = made(accuracies=[0.9], eval_every=5)
+    assert ours({}, seldom, each)["ours"] == pytest.approx(40.0)
+    assert ours({}, each, to_the_end)["ours"] == pytest.approx(70.0)
 
 
 def test_of_a_plan_all_runs_count_or_whole_methods_or_whole_tasks(made, task):
