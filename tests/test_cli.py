@@ -213,6 +213,12 @@ def test_help_and_list_do_without_pytorch(words):
     assert done.returncode == 0 and done.stderr == ""
 
 
+def test_what_judges_and_compares_does_without_matplotlib():
+    code = "import sys; from fedlib.reproduction import claims, compare; "
+    code += "assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_what_is_listed_is_what_is_declared(command, prepared, own_folders):
     """Though nothing of it is imported."""
     prepared("cifar10")
