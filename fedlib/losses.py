@@ -238,7 +238,7 @@ def short_cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Callab
     at_target = shifted.gather(-1, index).squeeze(-1)
     # Below -80 a term is under 1e-34 of the sum. As zero it is exact enough for float64, while
     # the denormal numbers near exp(-90) would run a hundred times slower.
-    terms = F.threshold(shifted, -80.0, -torch.inf, inplace=True).exp_()
+    terms = torch.threshold_(shifted, -80.0, -torch.inf).exp_()
     # A product with ones sums short rows several times faster than sum(-1).
     total = terms @ terms.new_ones(terms.shape[-1], 1)
 

@@ -299,10 +299,11 @@ class Feed:
             Error: the task names what are no different clients.
         """
         population = len(self.data)
-        if self.task.cohorts is None or (self.task.described and size == population):
+        if size == population and not self.names_cohorts:
+            return np.arange(size)
+        if self.task.cohorts is None:
             draw = randomness.numpy_generator(self.seeds["sampling"], "cohort", round)
-            whole = size == population
-            return np.arange(size) if whole else np.sort(draw.choice(population, size, False))
+            return np.sort(draw.choice(population, size, False))
         asked = f"task {self.task.name}: cohorts({round}, {size})"
         given = np.asarray(called(asked, self.task.cohorts, round, size))
         named = np.unique(given.astype(np.int64) if given.dtype.kind in "iu" else [])

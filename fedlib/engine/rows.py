@@ -12,7 +12,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -109,7 +109,7 @@ class Vector:
 
     def views(self, x: Tensor) -> list[Tensor]:
         """Views of vectors ``x [..., size]`` in the tensors' shapes, any leading axes kept."""
-        parts = x.detach().split(self.sizes, dim=-1)
+        parts = x.detach().split_with_sizes(self.sizes, -1)
         return [p.view((*x.shape[:-1], *s)) for p, s in zip(parts, self.shapes, strict=True)]
 
     def put(self, tensors: Sequence[Tensor]) -> None:
@@ -137,15 +137,18 @@ class Statistics(Vector):
         self.values = self.moved = self.initial()
         self.wanted = False
 
-    @contextmanager
-    def tracking(self, values: Tensor | None) -> Iterator[Statistics]:
+    def tracking(self, values: Tensor | None) -> AbstractContextManager[Statistics]:
         """While open, the model has these, ``[..., B]`` with one row for every row of parameters,
         or with a number that divides theirs and is repeated.
 
         The first forward pass in training mode moves them; see :attr:`moved`. None: as they are.
         """
+        return self._tracking(values) if self.size else nullcontext(self)
+
+    @contextmanager
+    def _tracking(self, values: Tensor | None) -> Iterator[Statistics]:
         before = self.values, self.moved, self.wanted
-        if values is not None and self.size:
+        if values is not None:
             self.values, self.moved, self.wanted = values, values, True
         try:
             yield self
@@ -308,8 +311,9 @@ class FlatModel(Vector):
             out: where to write, maybe ``x`` itself; default a new tensor.
         """
         new = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
-        parts = x.split(self.sizes, -1), new.split(self.sizes, -1)
-        for old, part, grad in zip(*parts, grads, strict=True):
+        olds = x.split_with_sizes(self.sizes, -1)
+        parts = olds if new is x else new.split_with_sizes(self.sizes, -1)
+        for old, part, grad in zip(olds, parts, grads, strict=True):
             if grad is None:
                 part.copy_(old)  # nothing, where x is written to itself
             else:

@@ -75,11 +75,11 @@ class MLP(Architecture):
             x: ``[G, B, D]``, G dividing R; y: int64 ``[R, B]``; weights: ``[R, B]``.
         """
         layers = list(zip(leaves[::2], leaves[1::2], strict=True))
-        (weight, bias), groups, size = layers[0], len(x), x.shape[1]
+        (weight, bias), (groups, size) = layers[0], x.shape[:2]
         # [(R // G) * out, D] @ [D, B] for each input row: configurations share their client's data.
         left = weight.reshape(groups, -1, weight.shape[-1])
         h = torch.baddbmm(bias.reshape(groups, -1, 1), left, x.transpose(1, 2))
-        h, hidden = h.view(len(weight), -1, size), []
+        h, hidden = h.view(weight.shape[0], -1, size), []
         for weight, bias in layers[1:]:
             hidden.append(h.relu_())
             h = torch.baddbmm(bias.unsqueeze(-1), weight, hidden[-1])
