@@ -367,9 +367,13 @@ class Feed:
 
     def whole_plan(self, clients: np.ndarray) -> Plan:
         """All examples of ``clients`` once, in their own order."""
-        steps = -(-self.data.sizes[clients] // WHOLE_BATCH)
-        keys = torch.zeros(len(clients), dtype=torch.int64)
+        keys, steps = torch.zeros(len(clients), dtype=torch.int64), self.whole_steps(clients)
         return make_plan(self.data, clients, steps, keys, batch_size=WHOLE_BATCH, shuffle=False)
+
+    def whole_steps(self, clients: np.ndarray) -> np.ndarray:
+        """The batches that all examples of each of ``clients [M]`` take."""
+        steps: np.ndarray = -(-self.data.sizes[clients] // WHOLE_BATCH)
+        return steps
 
     def inputs(self, index: Tensor, keys: Tensor | None) -> Tensor:
         """Model inputs ``[T, B, ...]`` for examples ``index [T, B]`` of batches with ``keys [T]``.

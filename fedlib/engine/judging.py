@@ -184,10 +184,10 @@ class Case:
             before = process.random_states()
             sums = backend.total(phase, work, pieces)
             require_no_draws(before, type(method).__name__)
-            if sums.clients is None:
-                return sums.reports
-            place = sums.clients.tolist().index(client)
-            return map_state(lambda t: t[place], sums.reports)
+            for clients, apart in sums.apart:
+                for place in np.flatnonzero(clients == client).tolist():
+                    return map_state(lambda t, own=place: t[own], apart)
+            return sums.mean(1.0, self.feed.dtype) if phase != "enroll" else {}
 
         if method.remembers:
             reports("enroll")

@@ -62,27 +62,26 @@ class Plain:
             chunks: numbers of clients that have examples.
         """
         act, measures = getattr(self, phase), phase == "measure"
-        memory = work.measured if measures else work.memory
-        count, total, seen = len(work.methods), State(), 0.0
-        reports, apart = list[State](), phase == "train" and work.method.single_reports
-        loss = torch.zeros(count, dtype=self.feed.dtype, device=self.feed.device)
+        memory, count = work.measured if measures else work.memory, len(work.methods)
+        sums = Sums()
         for client in np.concatenate(chunks).tolist():
             outcomes = [act(self._alone(work, c), client, c) for c in range(count)]
             if outcomes[0].memory or (work.method.remembers and not measures):
                 places = memory.reserve(np.array([client]))
                 memory.put(places, map_state(_side_by_side, *(each.memory for each in outcomes)))
+            if phase == "enroll":
+                continue
             report = map_state(_side_by_side, *(each.report for each in outcomes))
-            if apart:
-                reports.append(report)
-            weight = float(work.weights[client])
-            report = map_state(lambda t, weight=weight: weight * t.squeeze(0), report)
-            total = map_state(torch.add, total, report) if total else report
-            loss = loss + torch.cat([each.loss for each in outcomes])
-            seen += outcomes[0].seen
-        if apart:
-            total = map_state(lambda *parts: torch.cat(parts), *reports)
-            return Sums(total, loss, seen, clients=np.concatenate(chunks))
-        return Sums(total, loss, seen)
+            own = Sums({}, outcomes[0].seen)
+            if phase == "train":
+                own.totals["loss"] = torch.stack([each.loss for each in outcomes], 1)
+            if phase == "train" and work.method.single_reports:
+                own.apart = [(np.array([client]), report)]
+            else:
+                weight = work.weights[client].to(self.feed.dtype)
+                own.totals["reports"] = map_state(lambda t, by=weight: by * t, report)
+            sums.add(own)
+        return sums
 
     def _alone(self, work: Work, c: int) -> Work:
         """The work of one configuration, with a copy of its server's state."""
@@ -121,7 +120,7 @@ class Plain:
             state = dict(require_field(method, "client_step", new, "loss"))
             if "statistics" in server:
                 state["statistics"] = statistics.moved
-            loss = loss + seen[step] * state.pop("loss")
+            loss = loss + (seen[step] * state.pop("loss")).double()
         memory = method.client_remember(server, state) if method.remembers else {}
         report = require_field(method, "client_final", method.client_final(server, state))
         memory = require_field(method, "client_remember", memory)
@@ -130,7 +129,7 @@ class Plain:
     def _outcome(
         self, memory: State, report: State, loss: Tensor | float = 0.0, seen: float = 0.0
     ) -> Outcome:
-        loss = torch.as_tensor(loss, dtype=self.feed.dtype, device=self.feed.device)
+        loss = torch.as_tensor(loss, dtype=torch.float64, device=self.feed.device)
         if loss.numel() != 1:
             raise Error(f"client_step gives a loss of shape {(*loss.shape,)}; need one number")
         return Outcome(map_state(_axes, memory), map_state(_axes, report), loss.view(1), seen)

@@ -121,19 +121,19 @@ class Training:
             measured = self._phase("measure", work, measuring)
             if measured is None or not self._weight(measuring):
                 return server, None
-            mean = self._mean(measured, measuring)
+            mean = measured.mean(self._weight(measuring), self.feed.dtype)
             informed = self.serve("server_measured", alive, number, server, mean)
             work = replace(work, server=carry_statistics(server, informed))
         trained = self._phase("train", work, training)
         if trained is None or not trained.seen:
             return server, None
-        loss = trained.loss / trained.seen
-        if not self._weight(training):
+        loss = (trained.totals["loss"][0] / trained.seen).to(self.feed.dtype)
+        if not (weight := self._weight(training)):
             return server, loss
-        if trained.clients is None:
-            mean = sent = self._mean(trained, training)
+        if trained.apart:
+            sent, mean = self._apart(trained)
         else:
-            sent, mean = self._apart(trained, trained.clients)
+            mean = sent = trained.mean(weight, self.feed.dtype)
         updated = self.serve("server_update", alive, number, work.server, sent)
         return carry_statistics(mean, updated), loss
 
@@ -153,31 +153,34 @@ class Training:
         return serve(self.feed, methods, deed, number, *given)
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
-        """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
+        """The sums of one phase over those of ``clients`` that have examples, chunk by chunk.
+
+        Chunks take about equally many batches, and within them all clients have this order.
+        """
         clients = clients[self.examples[clients] > 0]
         if not len(clients):
             return None
-        pieces = chunks(clients, work.round.steps_of(clients), self.chunk_clients)
+        training = phase == "train"
+        steps = work.round.steps_of(clients) if training else self.feed.whole_steps(clients)
+        pieces = chunks(clients, steps, self.chunk_clients)
         before = process.random_states() if self._own else []
         sums = self.backend.total(phase, work, pieces)
         if before:
             require_no_draws(before, self.config.algorithm)
         return sums
 
-    def _mean(self, sums: Sums, clients: np.ndarray) -> State:
-        """The weighted mean of what ``clients`` sent."""
-        weight = self._weight(clients)
-        return map_state(lambda t: t / weight, sums.reports)
-
-    def _apart(self, sums: Sums, clients: np.ndarray) -> tuple[State, State]:
+    def _apart(self, sums: Sums) -> tuple[State, State]:
         """The reports by the clients' numbers, ``[C, M, .]``, and the running statistics' mean.
 
         :meth:`serve` needs the configurations' axis first.
         """
+        numbers, parts = zip(*sums.apart, strict=True)
+        clients = np.concatenate(numbers)
         order = np.argsort(clients)
         weights = self.weights[torch.from_numpy(clients[order])].to(self.feed.dtype)
         places, weights = torch.from_numpy(order), weights / weights.sum()
-        reports = map_state(lambda t: t[places.to(t.device)].transpose(0, 1), sums.reports)
+        whole = map_state(lambda *each: torch.cat(each), *parts)
+        reports = map_state(lambda t: t[places.to(t.device)].transpose(0, 1), whole)
         moved = reports.pop("statistics", None)
         if moved is None:
             return reports, {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -31,42 +31,47 @@ from fedlib.process import one_core_each, usual_threads
 
 @dataclass
 class Sums:
-    """Sums over clients.
+    """Sums over clients, or M clients that are to be added to them.
+
+    Clients are added in float64, one after the other, so that it makes no difference which of them
+    train together, or where. Where reports are in float32 the sums are even exact, and so of any
+    order, unless one client's number is some 10^8 times another's.
 
     Attributes:
-        reports: for each field of what the clients send, sum_i w_i report_i, ``[C, .]``.
-        loss: example-weighted sum of the batch losses seen in training, ``[C]``.
-        seen: how many examples that were.
-        scale: what the reports of one client are still to be multiplied by, or None. Adding them
-            does it on the way.
-        clients: whose reports these are, where they are kept apart: ``[M, C, .]``, not weighted.
+        totals: tensors ``[1, C, .]``, or ``[M, C, .]`` of clients to be added: ``reports``, what
+            clients send, by weight; ``loss``, their batches' losses times what these count.
+        seen: what the batches count.
+        apart: pairs of clients' numbers and their reports ``[M, C, .]``, where these are not added.
     """
 
-    reports: State
-    loss: Tensor
+    totals: State = field(default_factory=dict)
     seen: float = 0.0
-    scale: float | None = None
-    clients: np.ndarray | None = None
+    apart: list[tuple[np.ndarray, State]] = field(default_factory=list)
 
-    def __iadd__(self, other: Sums) -> Sums:
-        self.loss += other.loss
+    def add(self, other: Sums) -> None:
+        """Add sums, or clients in their order."""
+        self.totals = map_state(
+            _added, self.totals or map_state(_nothing, other.totals), other.totals
+        )
         self.seen += other.seen
-        if self.clients is not None and other.clients is not None:
-            self.clients = np.concatenate([self.clients, other.clients])
-            both = (self.reports, other.reports)
-            self.reports = map_state(lambda *parts: torch.cat(parts), *both)
-            return self
-        self.scaled()
-        factor = 1.0 if other.scale is None else other.scale
-        map_state(lambda total, t: total.add_(t, alpha=factor), self.reports, other.reports)
-        return self
+        self.apart += other.apart
 
-    def scaled(self) -> Sums:
-        """Multiply the reports now, in new memory, as theirs may still be the client's."""
-        if self.scale is not None:
-            self.reports = map_state(lambda t: self.scale * t, self.reports)
-            self.scale = None
-        return self
+    def mean(self, weight: float, dtype: torch.dtype) -> State:
+        """The sums of reports over ``weight``, ``[C, .]``."""
+        return map_state(lambda t: (t[0] / weight).to(dtype), self.totals["reports"])
+
+
+def _nothing(rows: Tensor) -> Tensor:
+    return torch.zeros(1, *rows.shape[1:], dtype=torch.float64, device=rows.device)
+
+
+def _added(total: Tensor, rows: Tensor) -> Tensor:
+    """``total [1, .]``, to which ``rows [M, .]`` are added, one after the other."""
+    if total.device.type == "cpu":
+        return total.index_add_(0, torch.zeros(len(rows), dtype=torch.int64), rows.double())
+    for row in rows:  # index_add_ has no order there
+        total += row
+    return total
 
 
 @dataclass(frozen=True)
@@ -108,19 +113,21 @@ class Vectorized:
         Args:
             chunks: numbers of clients that have examples.
         """
-        sums: Sums = reduce(operator.iadd, map(partial(getattr(self, phase), work), chunks))
-        return sums.scaled()
+        sums = Sums()
+        for clients in chunks:
+            sums.add(getattr(self, phase)(work, clients))
+        return sums
 
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients that take part for the first time make their memory. The sums are empty."""
+        """Let clients that take part for the first time make their memory, and send nothing."""
         work.memory.reserve(clients)
         sent, full = self._whole(clients, work)
         client, server = self.feed.client(sent, work.round), work.server
         with self.model.statistics.tracking(server.get("statistics")):
             memory = work.method.client_enroll(server, client, full)
         work.memory.put(sent["memory"], spread(memory, len(clients)))
-        return self._nothing(work)
+        return Sums()
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
@@ -132,7 +139,7 @@ class Vectorized:
             measured, report = work.method.client_measure(server, client, full)
         if measured:
             work.measured.put(sent["measured"], spread(measured, len(clients)))
-        return self._sums(report, clients, work, sent)
+        return Sums({"reports": self._weighted(report, sent)})
 
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
@@ -161,15 +168,19 @@ class Vectorized:
         if method.remembers:
             work.memory.put(sent["memory"], method.client_remember(server, state))
         report = carry_statistics(state, method.client_final(server, state))
-        sums = self._sums(report, clients, work, sent)
+        lost = torch.zeros(
+            len(clients), len(work.methods), dtype=torch.float64, device=self.feed.device
+        )
+        if losses:  # in the order of steps, also on CUDA
+            counted = sent["seen"].unsqueeze(1) * torch.cat(losses)
+            lost.index_put_((sent["row"],), counted.double(), accumulate=True)
+        sums = Sums({"loss": lost}, float(self.feed.seen(plan).sum(dtype=torch.float64)))
         if method.single_reports:
-            runs = len(work.methods)
-            apart = spread(report, len(clients))
-            sums.reports = map_state(lambda t: t.expand(-1, runs, -1).clone(), apart)
-            sums.scale, sums.clients = None, plan.clients
-        if losses:
-            sums.loss = sent["seen"] @ torch.cat(losses)
-        sums.seen = float(self.feed.seen(plan).sum(dtype=torch.float64))
+            own = spread(report, len(clients))
+            own = map_state(lambda t: t.expand(-1, len(work.methods), -1).clone(), own)
+            sums.apart = [(plan.clients, own)]
+        else:
+            sums.totals["reports"] = self._weighted(report, sent)
         return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
@@ -196,6 +207,7 @@ class Vectorized:
             "weights": weights,
             "keys": plan.keys if training else None,
             "mask": plan.mask,
+            "row": plan.row if training else None,
             "share": work.weights[torch.from_numpy(order)].to(feed.dtype),
             "seen": feed.seen(plan),
             **feed.counts(order, work.round),
@@ -213,10 +225,6 @@ class Vectorized:
         memory = work.memory.get(sent["memory"]) if work.method.remembers else None
         return self.feed.client(sent, work.round, memory, measured)
 
-    def _nothing(self, work: Work) -> Sums:
-        runs = len(work.methods)
-        return Sums({}, torch.zeros(runs, dtype=self.feed.dtype, device=self.feed.device))
-
     def _whole(self, clients: np.ndarray, work: Work) -> tuple[dict[str, Tensor], RowsFullBatch]:
         """What the device knows of the clients, and their whole data."""
         feed, plan = self.feed, self.feed.whole_plan(clients)
@@ -225,18 +233,10 @@ class Vectorized:
         batches = partial(feed.batches, plan, sent)
         return sent, RowsFullBatch(self.oracle, batches, len(clients))
 
-    def _sums(
-        self, report: State, clients: np.ndarray, work: Work, sent: Mapping[str, Tensor]
-    ) -> Sums:
-        """What these clients report, summed by weight; losses are still to be put in."""
-        report, sums = spread(report, len(clients)), self._nothing(work)
-        if len(clients) == 1 and self.recorder is None:
-            # No product: that is one more pass, and slow with one row.
-            sums.reports = map_state(lambda t: t.squeeze(0), report)
-            sums.scale = float(work.weights[clients[0]])
-        else:
-            sums.reports = map_state(lambda t: torch.tensordot(sent["share"], t, 1), report)
-        return sums
+    def _weighted(self, report: State, sent: Mapping[str, Tensor]) -> State:
+        """What these clients report, times their weights, ``[M, C, .]``."""
+        share = sent["share"].view(-1, 1, 1)
+        return map_state(lambda t: share * t, report)
 
 
 class Parallel:
@@ -247,8 +247,8 @@ class Parallel:
     release Python's interpreter lock, so threads can serve. Between short operations they wait for
     it, which is why small models without convolutions are stacked instead.
 
-    Worker w of W does the chunks w, w + W, ... in order, and the workers' sums are added in order,
-    so a result does not depend on which ends first.
+    Worker w of W does the chunks w, w + W, ... Clients are added in the order of the chunks: a
+    worker that has ended too early holds what they send until those before are added.
     """
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
@@ -257,23 +257,30 @@ class Parallel:
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """See :meth:`Vectorized.total`; each core does a share of the chunks."""
-        shares = [chunks[number :: len(self.workers)] for number in range(len(self.workers))]
-        pool = one_core_each(len(self.workers))
-        jobs = [
-            pool.submit(worker.total, phase, work, share)
-            for worker, share in zip(self.workers, shares, strict=True)
-            if share
-        ]
-        sums: Sums = reduce(operator.iadd, [job.result() for job in jobs])
+        sums, pool = Sums(), one_core_each(len(self.workers))
+
+        def act(worker: Vectorized, clients: np.ndarray, before: Future[None] | None) -> None:
+            try:
+                part = getattr(worker, phase)(work, clients)
+            finally:
+                if before is not None:
+                    before.result()
+            sums.add(part)
+
+        last: Future[None] | None = None
+        for number, clients in enumerate(chunks):
+            worker = self.workers[number % len(self.workers)]
+            last = pool.submit(act, worker, clients, last)
+        if last is not None:
+            last.result()
         return sums
 
 
 class Distributed:
     """The ranks of torch.distributed, each with a part of the cohort, as :class:`Parallel`'s cores.
 
-    Rank r of R does the chunks r, r + R, .... The ranks' sums are added in order, on every rank, so
-    the numbers are those of R cores. What clients remember is sent to all, since a client's next
-    round may be another rank's.
+    Rank r of R does the chunks r, r + R, .... The ranks' sums are added in order, on every rank. What
+    clients remember is sent to all, since a client's next round may be another rank's.
     """
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
@@ -284,18 +291,15 @@ class Distributed:
         own, part = chunks[ranks.number() :: ranks.count()], None
         remembers = work.method.remembers and phase != "measure"
         if own:
-            sums = self.worker.total(phase, work, own)
-            clients = np.concatenate(own) if sums.clients is None else sums.clients
+            sums, clients = self.worker.total(phase, work, own), np.concatenate(own)
             memory = work.memory.get(work.memory.places(clients)) if remembers else {}
-            state = {"reports": sums.reports, "loss": sums.loss, "memory": memory}
-            part = ranks.moved(state, "cpu"), sums.seen, clients
-        totals = []
+            part = ranks.moved([sums.totals, sums.apart, memory], "cpu"), sums.seen, clients
+        total = Sums()
         for rank, sent in enumerate(ranks.gather(part)):
             if sent is not None:
-                state, seen, clients = ranks.moved(sent[0], work.memory.device), *sent[1:]
-                if state["memory"] and rank != ranks.number():
-                    work.memory.put(work.memory.reserve(clients), state["memory"])
-                apart = clients if work.method.single_reports and phase == "train" else None
-                totals.append(Sums(state["reports"], state["loss"], seen, clients=apart))
-        total: Sums = reduce(operator.iadd, totals)
+                (totals, apart, memory), seen, clients = sent
+                totals, apart, memory = ranks.moved([totals, apart, memory], work.memory.device)
+                if memory and rank != ranks.number():
+                    work.memory.put(work.memory.reserve(clients), memory)
+                total.add(Sums(totals, seen, apart))
         return total
