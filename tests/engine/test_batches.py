@@ -15,6 +15,7 @@ from fedlib.engine import batches as feed
 from fedlib.engine import configure
 from fedlib.engine.batches import client_keys, local_steps, make_plan
 from fedlib.engine.program import Program
+from fedlib.randomness import dropout, masks
 from fedlib.task import Fixed
 
 SIZES = [7, 0, 3, 10, 1]
@@ -88,6 +89,16 @@ def test_a_clients_batches_do_not_depend_on_the_cohort():
         for step, active in enumerate(everyone.active):
             if row < active:
                 assert everyone.keys[everyone.offsets[step] + row] == alone.keys[step]
+
+
+def test_each_local_step_has_masks_of_its_own():
+    """So do those of other clients and of other rounds."""
+    p, later = plan([0, 1, 2, 3, 4]), plan([0, 1, 2, 3, 4], round=5)
+    keys = torch.cat([p.keys, later.keys])
+    assert len(keys) == 2 * sum(p.active) == len(keys.unique())
+    with masks(keys):
+        kept = dropout(torch.ones(len(keys), 64), 0.5) > 0
+    assert len(kept.unique(dim=0)) == len(keys)
 
 
 def test_finished_clients_leave_and_only_last_batches_are_short():

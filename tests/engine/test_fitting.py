@@ -137,6 +137,7 @@ MEASURES = {
     "contrast": lambda o, y: (o @ o.mT).logsumexp(-1) - o.square().sum(-1),
     "centre": lambda o, y: (o - o.mean(1, keepdim=True)).square().sum(-1),
     "hardest": lambda o, y: losses.cross_entropy(o, y) * (o == o.amax((1, 2), True)).any(-1),
+    "lowest": lambda o, y: losses.cross_entropy(o, y) + o.amin(1, True).sum(-1),
     "others' labels": lambda o, y: losses.cross_entropy(o, y) * (y == y[:, :1]).sum(1, True),
     "how many there are": lambda o, y: losses.cross_entropy(o, y) / y.shape[1],
 }
