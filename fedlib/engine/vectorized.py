@@ -247,8 +247,8 @@ class Parallel:
     release Python's interpreter lock, so threads can serve. Between short operations they wait for
     it, which is why small models without convolutions are stacked instead.
 
-    Worker w of W does the chunks w, w + W, ... Clients are added in the order of the chunks: a
-    worker that has ended too early holds what they send until those before are added.
+    Worker w of W does the chunks w, w + W, and so on. Clients are added in the order of the chunks:
+    a worker that has ended too early holds what they send until those before are added.
     """
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
@@ -279,8 +279,8 @@ class Parallel:
 class Distributed:
     """The ranks of torch.distributed, each with a part of the cohort, as :class:`Parallel`'s cores.
 
-    Rank r of R does the chunks r, r + R, .... The ranks' sums are added in order, on every rank. What
-    clients remember is sent to all, since a client's next round may be another rank's.
+    Rank r of R does the chunks r, r + R, and so on. The ranks' sums are added in order, on every
+    rank. What clients remember is sent to all, since a client's next round may be another rank's.
     """
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
