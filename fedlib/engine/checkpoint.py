@@ -100,7 +100,7 @@ Snapshot = dict[str, Any]
 
 
 class Checkpoint:
-    """Where the state of one program is kept.
+    """The folder for the state of one program.
 
     Args:
         folder: may hold checkpoints of several programs.

@@ -1,4 +1,4 @@
-"""What a run is: a frozen, validated configuration whose hash names it."""
+"""A run's frozen, validated configuration, whose hash names it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class RunConfig:
 
     @cached_property
     def setting(self) -> str:
-        """The canonical JSON without seeds and data: what runs of one setting share."""
+        """The canonical JSON without seeds and data, which runs of one setting share."""
         parts = self._parts()
         del parts["seeds"]
         left_out = ("seed", "data")
@@ -160,7 +160,7 @@ def configure(
     clients_per_round: int | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Configured:
-    """Resolve what is asked for to a run's configuration and method.
+    """Resolve the arguments to a run's configuration and method.
 
     Hyperparameters are, in this order: the overrides, the task's values for this algorithm (the
     paper's), the algorithm's defaults. See :func:`fedlib.run` for the arguments.

@@ -17,10 +17,10 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
     Returns:
         tensors ``[C]``: ``accuracy_unweighted``, the mean over clients; ``accuracy_std`` and
         ``accuracy_std_weighted``, the standard deviation (divisor: the number of clients, or
-        weighted by examples around the weighted mean). ``accuracy_worst_30``,
-        ``accuracy_worst_10`` and ``accuracy_worst_30_weighted``, the mean over the
-        :func:`worst` clients, the last one weighted by examples. ``error_rsd``, standard deviation
-        over mean of the local errors 1 - accuracy (0 where no client errs).
+        weighted by examples around the weighted mean). ``accuracy_worst_30``, ``accuracy_worst_10``
+        and ``accuracy_worst_30_weighted``, the mean over the :func:`worst` clients, the last one
+        weighted by examples. ``error_rsd``, standard deviation over mean of the local errors 1 -
+        accuracy (0 if no client errs).
     """
     held = (examples > 0) & ~accuracy.isnan().all(0)
     values, weights = accuracy[:, held], examples[held].to(accuracy.dtype)
@@ -43,10 +43,10 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
 def worst(accuracy: Tensor, weights: Tensor, percent: int) -> tuple[Tensor, Tensor]:
     """The mean accuracy of the clients with the lowest: alike, and weighted.
 
-    That percentage is of the *number* of clients, rounded up: "the worst 30 %" then never are
-    fewer than it says, and at least one. Of equal clients the first ones are taken. AdaFedAdam does
-    not say what its "worst 30 %" is. This choice of clients with the weighted mean comes closest
-    to its Tables 5 and 7.
+    That percentage is of the *number* of clients, rounded up: "the worst 30 %" then never are fewer
+    than it says, and at least one. Among equal clients the first ones are taken. AdaFedAdam does
+    not say what its "worst 30 %" is. This choice of clients with the weighted mean comes closest to
+    its Tables 5 and 7.
 
     Args:
         accuracy: ``[C, clients]``, of C models, of clients that have examples.

@@ -58,8 +58,8 @@ def plot(
         runs are, stand-in data among it.
 
     Raises:
-        Error: no runs, a run without this metric (names those that there are), or runs that nothing
-            but their data tells apart.
+        Error: no runs, a run without this metric (names the metrics that there are), or runs that
+            nothing but their data tells apart.
 
     Example:
         >>> import fedlib

@@ -1,4 +1,4 @@
-"""What some runs are, in words: data, clients, vocabulary, rounds of how many, seeds."""
+"""Some runs in words: data, clients, vocabulary, rounds of how many, seeds."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def titled(ax: Axes, title: str, histories: Sequence[History], *more: str) -> No
 
 
 def note(histories: Sequence[History]) -> str:
-    """The scale of each task's runs, one after the other; with its name where there are several."""
+    """The scale of each task's runs, one after the other; with its name if there are several."""
     by_task: dict[str, list[History]] = {}
     for history in histories:
         by_task.setdefault(history.config.task["name"], []).append(history)

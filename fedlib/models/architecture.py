@@ -1,4 +1,4 @@
-"""What the architectures share: features, a head on them, and the promise to carry rows."""
+"""The architectures' common base: features, a head on them, and the promise to carry rows."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ STD = 0.3  # of the initial vectors
 class AttentionClassifier(Architecture):
     """Word and position vectors, self-attention added to them, their sum, and two dense layers.
 
-    Dense layers start as torch's do.
+    Dense layers start as in torch.
 
     Args:
         classes: of texts.

@@ -1,8 +1,8 @@
-"""Convolutions by matrix products, where torch's kernels are slower.
+"""Convolutions by matrix products, for cases in which torch's kernels are slower.
 
-On a CPU, torch's kernels are at their best where images are large beside the weights. Late layers
-of a network have it the other way round: hundreds of channels, and a few points an image. There
-the gradient of the weights, which those kernels are slowest at, is made of matrix products here.
+On a CPU, torch's kernels are at their best if images are large beside the weights. Late layers of a
+network have it the other way round: hundreds of channels, and a few points an image. There the
+gradient of the weights, which those kernels are slowest at, is made of matrix products here.
 
 On a GPU, a convolution of many rows is one grouped convolution for torch, and cuDNN's kernels for
 those reach a third to two thirds of what batched products of the same numbers do.

@@ -40,8 +40,8 @@ def scaled(count: int, width: float, multiple: int = 1) -> int:
 def he_normal_(tensor: Tensor) -> Tensor:
     """Fill a weight ``[out, in, ...]`` as Keras' he_normal: standard deviation sqrt(2 / fan_in).
 
-    The normal distribution is cut at two of its standard deviations, and widened so that what is
-    left has the stated one.
+    The normal distribution is cut at two of its standard deviations, and widened so that the rest
+    has the stated one.
     """
     fan_in = tensor[0].numel()
     std = math.sqrt(2 / fan_in) / 0.87962566103423978
@@ -89,7 +89,7 @@ def _each_image(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def same_padding(x: Tensor, kernel: int, stride: int, value: float = 0.0) -> Tensor:
     """Pad images ``[..., C, H, W]`` as TensorFlow's "same": ceil(size / stride) points come out.
 
-    Where the amount is odd, one more comes after than before.
+    If the amount is odd, one more comes after than before.
     """
     amounts = []
     for size in (x.shape[-1], x.shape[-2]):

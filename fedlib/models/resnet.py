@@ -31,7 +31,7 @@ class Block(nn.Module):
         stride: of the 3x3 convolution that comes first.
         norm, groups: see :class:`ResNet`.
 
-    Where shape or channels change, the input passes a 1x1 convolution and a norm of its own.
+    If shape or channels change, the input passes a 1x1 convolution and a norm of its own.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class BasicBlock(nn.Module):
         first: leave out the norm and the ReLU before the first convolution, because the stem ends
         with them.
 
-    Where the channels change, the raw input passes a 1x1 convolution and a norm of its own.
+    If the channels change, the raw input passes a 1x1 convolution and a norm of its own.
     """
 
     def __init__(self, inputs: int, outputs: int, groups: int, first: bool = False) -> None:

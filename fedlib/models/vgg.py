@@ -20,8 +20,8 @@ class VGG11(Architecture):
 
     AdaFedAdam's text says "VGG11 with slight modifications" and leaves the architecture to its
     Figure 4, which our text copy of the paper lacks. The setup is otherwise FedNova's, so this is
-    the network of FedNova's published code: no batch normalisation, and a head of
-    dropout-512-ReLU twice before the last layer. Dense layers start as torch's do.
+    the network of FedNova's published code: no batch normalisation, and a head of dropout-512-ReLU
+    twice before the last layer. Dense layers start as in torch.
 
     Args:
         classes: numbers in an output.

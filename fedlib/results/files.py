@@ -14,7 +14,7 @@ and the file's metadata, which hold ``format`` (:data:`FORMAT`), ``runs`` (by LZ
 
 A store has a file for each program, ``<task>/<algorithm>-<digest>.parquet``. The final parameters
 of a run lie beside it as ``<task>/<algorithm>-<digest>.safetensors``, and may be deleted to save
-space. What is published is the same, many runs in a file. See :mod:`fedlib.results.published`.
+space. Published files are the same, with many runs in one. See :mod:`fedlib.results.published`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Unreadable(Failure):
 
 
 class Damaged(Unreadable):
-    """A file of runs does not hold what was written into it."""
+    """A file of runs does not hold the bytes that were written into it."""
 
     def __init__(self, path: Path, what: str) -> None:
         advice = "delete it, then run or publish them again"
@@ -364,10 +364,10 @@ def write_runs(
 ) -> list[History]:
     """Store the runs of a program under ``root``. Returns them as they will be read.
 
-    They get into one file, so all are stored or none, also where the process is killed: alone, the
+    They get into one file, so all are stored or none, also if the process is killed: alone, the
     others would train in a program of their own, whose sums may round otherwise. Their parameters
-    are written before it. Another process may have stored the same runs meanwhile. Both results
-    are equal.
+    are written before it. Another process may have stored the same runs meanwhile. Both results are
+    equal.
     """
     stored, new = [], []
     try:
@@ -447,7 +447,7 @@ def provenance() -> dict[str, Any]:
 
 @cache
 def installed(package: str) -> str | None:
-    """The version of a package. None where it is not installed."""
+    """The version of a package. None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -20,7 +20,7 @@ DIGITS = 7
 
 
 def thin(history: History, clients: bool = True) -> History:
-    """A run without what no figure, table, comparison or rule of selection reads.
+    """A run without the numbers that no figure, table, comparison or rule of selection reads.
 
     Everything measured stays at the rounds of an evaluation, in the first round and in the last
     ``WINDOW_ROUNDS``, over which training losses are averaged. So all test metrics stay. Training

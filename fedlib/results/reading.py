@@ -1,4 +1,4 @@
-"""Reading what a run was: its hyperparameters in the papers' words, its options, and tidy frames.
+"""Reading a run: its hyperparameters in the papers' words, its options, and tidy frames.
 
 Figures and tables group histories by these instead of by the order in which they were trained.
 """
@@ -89,13 +89,13 @@ def _part(method: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def client_optimizer(run: Run) -> str:
-    """The name of the clients' optimizer: ``"sgd"`` where the method defines the steps itself."""
+    """The name of the clients' optimizer: ``"sgd"`` if the method defines the steps itself."""
     kind = _part(run.config.method, "client").get("type", "SGD")
     return _CLIENT_NAMES.get(kind, kind)
 
 
 def client_label(run: Run) -> str:
-    """The clients' optimizer in Delta-SGD's words: ``"sgdm_decay"`` where the rate falls."""
+    """The clients' optimizer in Delta-SGD's words: ``"sgdm_decay"`` if the rate falls."""
     falls = run.config.method.get("client_schedule", "constant") != "constant"
     return client_optimizer(run) + ("_decay" if falls else "")
 

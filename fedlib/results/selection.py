@@ -5,7 +5,7 @@ rounds wins (:func:`training_score`); what is plotted is its validation metric. 
 during local training, so the rule rewards rates at which clients overfit locally.
 
 On held-out clients (:func:`held_out_score`): the setting with the best test metric on one half of
-the test clients wins, and what is reported is the metric on the other half (:func:`on_half`).
+the test clients wins, and the metric on the other half is reported (:func:`on_half`).
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def winners(
 def merit(
     seeds: Sequence[History], score: Callable[[History], float] = training_score
 ) -> tuple[float, float]:
-    """What a setting is chosen by, smaller is better: its mean score over its seeds, infinite
-    without any; then how long the runs went on.
+    """The number that a setting is chosen by, smaller is better: its mean score over its seeds,
+    infinite without any; then how long the runs went on.
     """
     if not seeds:
         return math.inf, math.inf
@@ -124,7 +124,7 @@ def merit(
 
 def settings(runs: Iterable[Run]) -> list[list[Run]]:
     """The runs grouped so that those of a group differ in their seeds only, and in data that are
-    made or divided anew for each seed. Where a seed has several data, each have their own group.
+    made or divided anew for each seed. If a seed has several data, each have their own group.
     """
     groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:

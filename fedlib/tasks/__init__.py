@@ -1,4 +1,4 @@
-"""Tasks by name: the papers', and those that users bring as ``MODULE:FUNCTION``."""
+"""Tasks by name: the papers' tasks, and the tasks that users bring as ``MODULE:FUNCTION``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _module(name: str) -> ModuleType:
 
 
 def scale(name: str, preset: str) -> str:
-    """The preset that a task is loaded with: where there is no laptop preset, the paper's."""
+    """The preset that a task is loaded with: the paper's if there is no laptop preset."""
     module = _module(name)
     laptop = getattr(module, "laptop", {})
     cut = name in laptop if name in module.paper else bool(laptop)
@@ -107,11 +107,10 @@ def load_task(
 
     Args:
         name: from :func:`fedlib.list_tasks`, or ``"module:function"``: a function of yours that
-            makes a :class:`fedlib.Task`. Where it has arguments ``preset``, ``seed`` or
-            ``data_root``, it gets these.
+            makes a :class:`fedlib.Task`. If it has arguments ``preset``, ``seed`` or ``data_root``,
+            it gets these.
         preset: ``"quick"`` (a small problem of the same kind), ``"laptop"`` (the paper's protocol,
-            cut where two cores demand it; the paper's own settings where they do not) or
-            ``"paper"``.
+            scaled down to two cores if needed) or ``"paper"``.
         seed: of the partition, and of generated data.
         data_root: where prepared data lies. Default: ``FEDLIB_DATA``, else ``data/``.
         **options: the task's own, for instance ``width=0.25`` of cifar10. See its module. None is

@@ -66,8 +66,8 @@ def transform(x: Tensor, keys: Tensor | None) -> Tensor:
     """uint8 ``[..., 32, 32, 3]`` -> float32 ``[..., 3, 24, 24]``.
 
     Training: random crop and flip per image, then standardised per image. Evaluation: the central
-    crop. (The code behind the printed numbers took one crop offset per batch until 2021; per image
-    is what the paper says.)
+    crop. (The code behind the printed numbers took one crop offset per batch until 2021; the paper
+    says per image.)
     """
     window = images.centre_crop(x, CROP) if keys is None else images.random_crop_flip(x, CROP, keys)
     return images.channels_first(images.standardize(window))
@@ -82,8 +82,7 @@ def load(given: Given) -> Task:
     Options:
         seed: of the partition; for data with clients, of the choice among them.
         data: the prepared data set. ``cifar100`` needs coarse labels or clients. Its default is
-            ``fed_cifar100`` (the authors' own partition) where that is prepared, else
-            ``cifar100``.
+            ``fed_cifar100`` (the authors' own partition) if that is prepared, else ``cifar100``.
         clients, examples_per_client: training clients.
         test_clients: 100 test images each, partitioned alike.
         alpha: concentration of the Dirichlet distribution (times a vector of ones); of

@@ -90,7 +90,7 @@ def load(given: Given) -> Task:
     may be.
 
     Options:
-        seed: of the choice of writers where there are more than ``clients``.
+        seed: of the choice of writers if there are more than ``clients``.
         data: the prepared data set, with writers. Default: ``emnist``, else ``femnist``, else
             the offline stand-in of ``emnist``.
         clients: how many writers.

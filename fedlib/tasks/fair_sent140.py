@@ -46,8 +46,8 @@ def load(given: Given) -> Task:
     """Users as clients, all of them every round. 80 % of each one's tweets train, 20 % test.
 
     Settings of AdaFedAdam, appendix C: 697 users, batches of 10, client learning rate 0.3, 1000
-    rounds. How the paper came to 697 of Sent140's users is not known. Here they are drawn from
-    those with at least 30 tweets. Tokens as in LEAF and FedProx: 25 of them, capitals kept, unknown
+    rounds. How the paper came to 697 of Sent140's users is not known. Here they are drawn from the
+    users with at least 30 tweets. Tokens as in LEAF and FedProx: 25 of them, capitals kept, unknown
     words and padding are one zero vector.
 
     ``quick`` takes few tokens: the LSTM reads on over the padding to the last step, and it takes

@@ -57,9 +57,9 @@ quick = {name: {**values, **QUICK} for name, values in paper.items()}
 def load(given: Given) -> Task:
     """50 clients of 500 texts with labels from Dirichlet(1), 5 a round, batches of 16, 100 rounds.
 
-    Sources: Delta-SGD section 4 and appendix B. What cannot be read there follows the authors'
-    published code: 5 clients a round, 512 tokens, and for DBpedia a tenth of the test texts. A
-    client's examples are drawn with replacement, so clients overlap.
+    Sources: Delta-SGD section 4 and appendix B. Illegible settings follow the authors' published
+    code: 5 clients a round, 512 tokens, and for DBpedia a tenth of the test texts. A client's
+    examples are drawn with replacement, so clients overlap.
 
     ``paper``: the published DistilBERT with its tokenizer, fine-tuned as a whole; this needs the
     package transformers. ``quick``: a network with one layer of attention, from random weights; the

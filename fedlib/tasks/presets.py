@@ -1,4 +1,4 @@
-"""What the declarations of tasks share: their presets, sizes that give way to the data, checks.
+"""The common parts of tasks' declarations: their presets, sizes that give way to the data, checks.
 
 A task's module declares its presets as dicts beside each other, ``paper = {...}``, ``laptop =
 {...}`` and ``quick = {...}``: the defaults of its options, and the settings of a run

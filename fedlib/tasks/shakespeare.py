@@ -39,13 +39,13 @@ def load(given: Given) -> Task:
 
     Sources: FedOpt section 4 and appendix C.3 (data), Table 7 (batch), Tables 8 and 9
     (hyperparameters). Its documentation says 1200 rounds, the paper 1500. Mime trains the same
-    model. Where the paper is silent this follows its public code: each snippet is encoded apart
+    model. If the paper is silent this follows its public code: each snippet is encoded apart
     (:func:`fedlib.datasets.text.shakespeare_chunks`), a client weighs as many target characters as
     it has, the loss is the mean over all 80 steps, padding included, and accuracy leaves out
     padding only. That code shuffles a client's snippets, this its rows.
 
     Options:
-        seed: of the choice of roles where there are more than ``clients``, but for the small
+        seed: of the choice of roles if there are more than ``clients``, but for the small
             network, which has the same roles for every seed.
         data: the prepared data set; without it the offline stand-in of ``shakespeare``.
         clients: how many of the roles that are in both splits.

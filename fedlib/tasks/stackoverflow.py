@@ -78,9 +78,9 @@ def load(given: Given) -> Task:
     (``reduction`` "sum").
 
     ``stackoverflow_nwp``: 50 users a round, batches of 16 sentences of 20 words, 1500 rounds; Mime
-    trains the same model. Where the paper is silent this follows its public code: a client weighs
-    as many target words as its sentences have (padding aside), the loss is the mean over all 20
-    steps, padding included, and accuracy counts the targets that are words of the vocabulary, the
+    trains the same model. If the paper is silent this follows its public code: a client weighs as
+    many target words as its sentences have (padding aside), the loss is the mean over all 20 steps,
+    padding included, and accuracy counts the targets that are words of the vocabulary, the
     prediction being the best of words and special tokens.
 
     Options:
@@ -90,8 +90,8 @@ def load(given: Given) -> Task:
             quick preset's small problems (:mod:`fedlib.datasets.text_standins`), with learning
             rates of their own (:func:`fedlib.tasks.settings.small`).
         clients: how many training users.
-        words: size of the vocabulary. Fewer where the data has fewer words.
-        tags: how many outputs. Where the data has fewer tags the others never occur: the learning
+        words: size of the vocabulary. Fewer if the data has fewer words.
+        tags: how many outputs. If the data has fewer tags the others never occur: the learning
             rates fit a mean over 500.
         cap: sentences of a user, the first ones. 1000 in the paper.
         validation: how many test sentences are evaluated. 10,000 in the paper. 0 for all, which

@@ -1,4 +1,4 @@
-"""What the text tasks share: which data, which clients, and arrays as tensors."""
+"""The common parts of text tasks: which data, which clients, and arrays as tensors."""
 
 from __future__ import annotations
 
