@@ -36,6 +36,7 @@ def unknown(kind: str, name: object, choices: Iterable[str]) -> Error:
     """
     known = sorted(choices)
     near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    near = near or [choice for choice in known if str(name) in choice.split("_")]
     hint = f"did you mean {' or '.join(repr(match) for match in near)}? " if near else ""
     return Error(f"unknown {kind} {str(name)!r}: {hint}known: {', '.join(known) or 'none'}")
 

@@ -122,11 +122,6 @@ REFUSED = {
         },
         "classes may be the second or the last; give a loss of your own",
     ),
-    "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),
-    "-100 of eight bits": (
-        {"y": torch.where(Y == 2, 156, Y).to(torch.uint8), "loss": nn.CrossEntropyLoss()},
-        r"label 156 \(uint8\)",
-    ),
 }
 
 
@@ -138,6 +133,7 @@ def test_what_cannot_be_right_is_one_line(name):
 
 IMAGES = torch.randn(12, 2, 4, 4, generator=torch.Generator().manual_seed(0))
 MASKS, BOTH = (IMAGES[:, 0] > 0).long(), (X[:, 0] > 0).long()
+SOME = torch.where(torch.arange(12) % 4 == 2, -100, Y)
 CE, BCE = nn.CrossEntropyLoss(), nn.BCEWithLogitsLoss()
 # A loss, targets, how many outputs, and what is said: of images where targets are.
 WRONG = [
@@ -157,7 +153,12 @@ WRONG = [
     (CE, 5 * X[:, :3], 3, "needs numbers between 0 and 1"),
     (CE, Y.float(), 3, r"whole numbers then, give y\.long"),
     (CE, Y + 1, 3, "example 2 has the label 3 .*in 0..2, .*give y - 1"),
-    (CE, torch.where(Y == 2, -1, Y), 3, "has the label -1"),
+    (losses.cross_entropy, torch.where(Y == 2, -1, Y), 3, "has the label -1 .*in 0..2"),
+    (losses.cross_entropy, (Y + 1).to(torch.uint8), 3, r"label 3 \(uint8\)"),
+    (CE, torch.where(Y == 2, 156, Y).to(torch.uint8), 3, r"label 156 \(uint8\)"),  # -100 of 8 bits
+    (CE, torch.where(torch.arange(12) == 9, 3, SOME), 3, "client 1's example 9 has the label 3"),
+    (losses.cross_entropy, Y.float(), 3, r"the label 0\.0 \(float32\)"),
+    (losses.cross_entropy, torch.stack([Y, Y], 1), 3, r"label \[0, 0\].*one for each example"),
     (CE, Y[:, None], 3, r"targets \[2, 1\] .*give y\.squeeze\(-1\)"),
     (losses.cross_entropy, F.one_hot(Y), 3, r"give y\.argmax\(-1\)"),
     (losses.cross_entropy, torch.where(Y == 2, 10**9, Y), 3, "label 1000000000"),
@@ -264,15 +265,12 @@ def test_a_column_of_users_is_a_partition(column):
     assert [part.tolist() for part in partition.by_user(column)] == [[1], [0, 2]]
 
 
-def test_two_users_of_one_name_are_refused():
+def test_users_of_one_name_or_none_are_refused():
     rows = [{"x": [1.0], "y": 0, "user": user} for user in (5, 6, "5")]
     message = "field 'user': 5 and '5' would have one name; make all of them text"
     refused(message, fedlib.ClientData.from_datasets, rows, client="user")
-
-
-@pytest.mark.parametrize("column", [np.array([1, NAN]), pd.Series([1, None], dtype="Int64")])
-def test_a_user_that_is_missing_is_refused(column):
-    refused("user_codes: number 1 is missing", partition.by_user, column)
+    for column in (np.array([1, NAN]), pd.Series([1, None], dtype="Int64")):
+        refused("user_codes: number 1 is missing", partition.by_user, column)
 
 
 def pictures(**changed):
@@ -334,7 +332,6 @@ def tokens():
     return nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3)))
 
 
-SOME = torch.where(torch.arange(12) % 4 == 1, -100, Y)
 # A loss, targets, some of which are ignored, and a model.
 IGNORED = {
     "labels": (nn.CrossEntropyLoss(), SOME, lambda: nn.Linear(4, 3)),

@@ -72,6 +72,9 @@ def test_recipes(tmp_path, monkeypatch):
     assert made["second"].series("loss")[0] == made["first"].series("loss").iloc[-1]
     counts = made["some"].series("floats_up", "communication")
     assert set(counts / 12) <= {0, 1, 2, 3, 4} and counts.nunique() > 1
+    assert set(made["choice"].series("floats_up", "communication") / 12) == {2}
+    last = made["choice"].clients.query("metric == 'loss'").nlargest(2, "value")["client"]
+    assert {made["train"].ids[client] for client in made["worst"][5]} == {*last}
     assert made["slow"].series("loss").iloc[-1] < made["slow"].series("loss").iloc[0]
     for changed in (made["weighted"], replace(task, model=made["Finetuned"])):
         assert run(changed, "fedavg").diverged is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -99,6 +100,7 @@ def run(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     callback: Callback | None = None,
+    init: Mapping[str, torch.Tensor] | None = None,
     **hyperparameters: Any,
 ) -> History:
     """Train one algorithm on one task.
@@ -136,6 +138,8 @@ def run(
             ``lambda history: history.series("loss").iloc[-1] < 0.1``. Anything else that is true is
             refused. Where it fails, a checkpoint is left. It must not wait for another thread that
             calls fedlib: runs of one process take turns.
+        init: parameters to start from, for instance another history's ``params``; default the
+            model's own. The task is then made by hand.
         hyperparameters: the same as ``overrides``, as keywords: ``client_lr=0.03``.
 
     Raises:
@@ -149,7 +153,7 @@ def run(
         History(fedadam on quadratic, 5 rounds)
     """
     configured = configure(
-        task,
+        task if init is None else replace(task, model=task.trained(init)),
         algorithm,
         rounds=rounds,
         seed=seed,

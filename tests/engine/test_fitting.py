@@ -44,26 +44,15 @@ def absolute(outputs, targets):
 
 
 WRONG = {
-    "float labels": ({"y": Y.float()}, r"client 0's example 0 has the label 0.0 \(float32\)"),
-    "a negative label": ({"y": changed(Y, 1, -1)}, "client 0's example 1 has the label -1 .*0..2"),
-    "two labels": ({"y": torch.stack([Y, Y], 1)}, r"has the label \[0, 0\].*one for each example"),
     "wide inputs": ({"x": torch.ones(6, 4)}, r"client 0's example 0, float32 of shape \(4,\)"),
     "a word too many": (
         {"model": lambda: nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(6, 3))}
         | {"x": changed(torch.ones(6, 2, dtype=torch.int64), 3, 12)},
         r"train client 1's example 3, int64 of shape \(2,\) from 12 to 12",
     ),
-    "values in another shape": (
-        {"model": lambda: nn.Linear(3, 1), "y": Y.float(), "loss": losses.squared_error},
-        r"the label 0.0 \(float32\); squared_error needs finite numbers of shape \(1,\)",
-    ),
     "a value that is no number": (
         {"y": changed(X, 4, float("nan")), "loss": losses.squared_error},
         "client 1's example 4 has the label .nan, nan, nan.",
-    ),
-    "a share above 1": (
-        {"y": changed(X.abs(), 1, 2.0), "loss": losses.binary_cross_entropy},
-        "client 0's example 1 .* needs numbers between 0 and 1",
     ),
     "a spectral norm": (
         {"model": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))},
@@ -115,10 +104,6 @@ WRONG = {
     "an infinite label": (
         {"y": changed(X, 4, float("inf")), "loss": nn.L1Loss()},
         "train client 1's example 4 has the label .inf, inf, inf., so that its loss is inf",
-    ),
-    "a label too large beside one that is ignored": (
-        {"y": changed(changed(Y, 4, 3), 0, -100), "loss": nn.CrossEntropyLoss()},
-        "train client 1's example 4 has the label 3",
     ),
     "a transform that fails": (
         {"transform": lambda x, keys: x @ x},
