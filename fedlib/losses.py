@@ -110,6 +110,9 @@ class OfTorch:
         # Of classes, where torch's mean is over them.
         weighed = self.__name__ in OF_LABELS and not self.sums
         self.weight: Tensor | None = given.get("weight") if weighed else None
+        if self.weight is not None and not (self.weight >= 0).all():
+            least = self.weight.min().item()
+            raise Error(f"{self.__name__}: a weight of a class is {least:g}; allowed: >= 0")
 
     def compared(self, outputs: Tensor, targets: Tensor) -> tuple[str | None, Tensor]:
         """What is known of the targets that are needed: their kind, see :func:`needs`, or None; and
@@ -124,6 +127,8 @@ class OfTorch:
         if (like := LIKE_OUTPUTS.get(name)) is not None:
             alone = outputs.shape[1:] == (*shape, 1)
             outputs = outputs.squeeze(-1) if alone else outputs
+            if name in ("KLDivLoss", "kl_div") and float(outputs.detach().max()) > 1e-2:
+                raise _no_logarithms(name)
             return None if like == VALUES or outputs.shape[1:] != shape else like, outputs
         if name not in OF_LABELS:  # a user's own may have a name like these
             known = "CrossEntropy" in name or "NLL" in name
@@ -139,8 +144,7 @@ class OfTorch:
             return None, outputs
         sums = outputs.detach().double().logsumexp(-1)
         if name in ("NLLLoss", "nll_loss") and float(sums.abs().max()) > 1e-2:
-            what = f"{name} needs the logarithms of probabilities, which the model does not give"
-            raise Error(f"{what}; end it by nn.LogSoftmax(1), or take nn.CrossEntropyLoss()")
+            raise _no_logarithms(name)
         return CLASSES, outputs
 
     def counted(self, targets: Tensor, weight: Tensor | None = None) -> Tensor | None:
@@ -179,7 +183,7 @@ class OfTorch:
             o = o.squeeze(-1)
         if o.dim() == y.dim() + 1 and self.__name__ not in LIKE_OUTPUTS:
             if y.is_floating_point():
-                raise Error(f"{shapes}: whole numbers then, give y.long()")
+                raise Error(f"{shapes}; give y.long() if these are classes, else one shape")
             y = y.long()
             if o.shape[1:-1] == y.shape[1:] == o.shape[2:] != ():
                 which = f"{self.__name__} has outputs {[*o.shape]}, whose axis of classes may be"
@@ -198,6 +202,11 @@ class OfTorch:
             counted = torch.where(counted > 0, counted, 1).to(each.dtype)
             return (each.sum(-1) / counted).view(targets.shape[:2])
         return (each.sum(-1) if self.sums else each.mean(-1)).view(targets.shape[:2])
+
+
+def _no_logarithms(name: str) -> Error:
+    what = f"{name} needs the logarithms of probabilities, which the model does not give"
+    return Error(f"{what}; end it by nn.LogSoftmax(1), or take nn.CrossEntropyLoss()")
 
 
 def way_out(outputs: Tensor, targets: Tensor) -> str:

@@ -151,7 +151,9 @@ WRONG = [
     (CE, BOTH.float()[:, None], 1, "an output for each class, and the model gives one"),
     (losses.cross_entropy, BOTH, 1, "in 0..0, .*BCEWithLogits"),
     (CE, 5 * X[:, :3], 3, "needs numbers between 0 and 1"),
-    (CE, Y.float(), 3, r"whole numbers then, give y\.long"),
+    (CE, Y.float(), 3, r"give y\.long\(\) if these are classes"),
+    (losses.cross_entropy, X[:, 0], 1, r"for a regression loss=nn\.MSELoss\(\)"),
+    (nn.KLDivLoss(), F.one_hot(Y).float(), 3, "the logarithms of probabilities, which the model"),
     (CE, Y + 1, 3, "example 2 has the label 3 .*in 0..2, .*give y - 1"),
     (losses.cross_entropy, torch.where(Y == 2, -1, Y), 3, "has the label -1 .*in 0..2"),
     (losses.cross_entropy, (Y + 1).to(torch.uint8), 3, r"label 3 \(uint8\)"),
@@ -206,6 +208,12 @@ def test_what_is_right_trains_as_ever(name):
     history, usual = run(**TAKEN[name]), run()
     assert history.frame.equals(usual.frame)
     assert history.params["weight"].grad_fn is None
+
+
+def test_weights_of_classes_below_0_are_refused():
+    for weight in (-2.0, NAN):
+        loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, weight, 1.0]))
+        refused("CrossEntropyLoss: a weight of a class is (-2|nan); allowed", run, loss=loss)
 
 
 def test_many_classes_in_eight_bits():

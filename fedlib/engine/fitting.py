@@ -277,6 +277,8 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
         if not other and label.numel() > 4:
             named = f"{named}, in it {label[bad[data.index[place]]][0].item()}"
         way = losses.way_out(outputs, y) if other else _way_out(y, kind, count)
+        if classes and y.is_floating_point():
+            way = "; give y.long(), or for a regression loss=nn.MSELoss()"
         raise _wrong(task, split, data, place, f"the label {named}; {loss} needs {wanted}{way}")
 
 
