@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.oracles import Batch
-from fedlib.engine.states import map_state
+from fedlib.engine.states import flat, map_state
 
 Step = Callable[[Algorithm, State, Batch], State]
 # A step from the state in some memory to the next in the same; gives the loss [..., 1].
@@ -81,7 +81,7 @@ class Recorder:
     def __call__(self, method: Algorithm, state: State, batch: Batch) -> State:
         if method is not self.method:  # as where a configuration has diverged
             self._begin(method)
-        before = _kind(_flat(state))
+        before = _kind(flat(state))
         if before not in self.settled:
             after = self.step(method, state, batch)
             self.settled[before] = _settled(state, _without_loss(after))
@@ -150,7 +150,7 @@ class _Graph:
     ) -> None:
         self.state = state
         self.inputs = {name: _copy(tensor) for name, tensor in _tensors(batch).items()}
-        places = {tensor.untyped_storage().data_ptr() for tensor in _flat(state).values()}
+        places = {tensor.untyped_storage().data_ptr() for tensor in flat(state).values()}
 
         def apart(old: Tensor, new: Tensor) -> Tensor:
             """The new tensor, where it looks at memory that will be written to a copy of it."""
@@ -182,17 +182,6 @@ def _tensors(batch: Batch) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in vars(batch).items() if tensor is not None}
 
 
-def _flat(state: State, path: str = "") -> dict[str, Tensor]:
-    """A state's tensors by name, those of its parts behind the names of these."""
-    tensors: dict[str, Tensor] = {}
-    for name, part in state.items():
-        if isinstance(part, dict):
-            tensors |= _flat(part, f"{path}{name}.")
-        else:
-            tensors[path + name] = part
-    return tensors
-
-
 def _kind(tensors: dict[str, Tensor]) -> Hashable:
     """Names, shapes and types of tensors, and which axes repeat."""
     return tuple((name, t.shape, t.dtype, *_repeats(t)) for name, t in tensors.items())
@@ -203,7 +192,7 @@ def _settled(before: State, after: State) -> Any:
 
     Axes repeat only in what the step leaves where it is. So what it leaves is equal along them.
     """
-    old, new = _flat(before), _flat(after)
+    old, new = flat(before), flat(after)
     forms = [{name: (t.shape, t.dtype) for name, t in each.items()} for each in (old, new)]
     if forms[0] != forms[1]:
         return None

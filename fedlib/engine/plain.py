@@ -7,7 +7,7 @@ a function of its parameters. This loop judges the fast backends and trains what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -20,12 +20,11 @@ from torch import Tensor
 from fedlib import randomness
 from fedlib.algorithms.base import Client, Extra, State
 from fedlib.engine.batches import Feed, Plan, upload
-from fedlib.engine.oracles import Batch
+from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import carry_statistics, kept, map_state, require_field
 from fedlib.engine.vectorized import Sums, Work
 from fedlib.errors import Error
-from fedlib.task import Task
 
 
 class Outcome(NamedTuple):
@@ -157,18 +156,15 @@ class Plain:
         host["keys"] = plan.keys if training else None
         return self.feed.batches(plan, upload(host, self.feed.device))
 
-    def _whole(self, work: Work, client: int) -> WholeClient:
+    def _whole(self, work: Work, client: int) -> RowsFullBatch:
         """All data of one client."""
         plan = self.feed.whole_plan(np.array([client]))
         weights = self.feed.whole_weights(plan, work.round.config.batch_size)
-        return WholeClient(self.oracle, partial(self._batches, plan, weights, training=False))
+        return RowsFullBatch(self.oracle, partial(self._batches, plan, weights, training=False), 1)
 
 
-class ModuleOracle:
+class ModuleOracle(RowsOracle):
     """``value_and_grad`` by the module's own parameters and ``backward()``: ``x [1, 1, P]``."""
-
-    def __init__(self, task: Task, model: FlatModel) -> None:
-        self.task, self.model = task, model
 
     def __call__(
         self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
@@ -204,10 +200,6 @@ class ModuleOracle:
         with self.model.evaluating(running=False), self._holding(x), torch.no_grad():
             return self.model.pass_of_one(batch.x[0], None, True)[1].flatten(1)[None, None]
 
-    def reduce(self, values: Tensor, batch: Batch) -> Tensor:
-        """Values ``[1, 1, B]`` of examples as they count in the batch's loss, ``[1, 1, 1]``."""
-        return (values * batch.weights.unsqueeze(1)).sum(-1, keepdim=True)
-
     def _holding(self, x: Tensor) -> AbstractContextManager[None]:
         return self.model.holding(self.model.views(x.reshape(-1)))
 
@@ -220,25 +212,6 @@ class ModuleOracle:
         outputs = self.model.pass_of_one(batch.x[0], key, features)
         outputs = outputs if features else (outputs,)
         return self.task.loss(outputs[0].unsqueeze(0), batch.y).to(self.model.dtype), outputs
-
-
-class WholeClient:
-    """One client's whole data: the same batches at every call, added up."""
-
-    def __init__(self, oracle: ModuleOracle, batches: Callable[[], Iterable[Batch]]) -> None:
-        self.oracle, self.batches = oracle, batches
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss ``[1, 1, 1]`` and gradient ``[1, 1, P]``."""
-        with self.oracle.model.evaluating():
-            parts = [self.oracle(x, batch) for batch in self.batches()]
-        loss, gradient = (torch.stack(part).sum(0) for part in zip(*parts, strict=True))
-        return loss, gradient
-
-    def loss(self, x: Tensor) -> Tensor:
-        """Loss ``[1, 1, 1]``."""
-        with self.oracle.model.evaluating():
-            return torch.stack([self.oracle.loss(x, batch) for batch in self.batches()]).sum(0)
 
 
 def _axes(value: Tensor) -> Tensor:

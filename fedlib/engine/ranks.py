@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from fedlib.engine.device import resolve_device
+from fedlib.engine.states import each_tensor
 from fedlib.errors import Failure, first_line
 
 T = TypeVar("T")
@@ -90,13 +90,7 @@ def shared(function: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]:
 
 def moved(value: Any, device: torch.device | str) -> Any:
     """Dicts, lists and tuples with their tensors on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {name: moved(part, device) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(moved(part, device) for part in value)
-    return value
+    return each_tensor(lambda t: t.to(device), value)
 
 
 def _lost(problem: RuntimeError) -> Failure:

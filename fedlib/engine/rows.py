@@ -35,20 +35,6 @@ class ParameterChanged(Error):
     """A module changes a parameter when it is called."""
 
 
-def require_trainable(model: nn.Module) -> None:
-    """Refuse modules whose parameters cannot be replaced during a call.
-
-    Raises:
-        Error: a scripted module; names the layer.
-    """
-    for name, module in model.named_modules():
-        where = f"model {type(model).__name__}: {name or 'the module'} ({type(module).__name__})"
-        if isinstance(module, torch.jit.ScriptModule):
-            raise Error(
-                f"{where} is scripted, so its parameters cannot be replaced; give the nn.Module"
-            )
-
-
 class NoPadding(TorchFunctionMode):
     """Under torch.func.vmap: refuse embeddings with padding, whose gradient vmap gets wrong.
 
@@ -222,8 +208,7 @@ class FlatModel(Vector):
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
-        require_trainable(model)
-        self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
+        self.model = _prepared(model).to(device=device, dtype=dtype)
         self.model.train()
         self.dtype, self.device = dtype, device
         self.carries_rows = bool(getattr(model, "carries_rows", False))
@@ -244,9 +229,8 @@ class FlatModel(Vector):
         self._weights = [not isinstance(places[0][0], NORMS) for places in self.places]
         self.statistics = Statistics(self.model)
         for module in self.model.modules():
-            hooked = module._backward_hooks or module._backward_pre_hooks
-            # The latter's padding and statistics have rows of their own; vmap calls no hooks.
-            self.vmaps &= not (hooked or isinstance(module, BatchNorm2d))
+            # Its padding and statistics have rows of their own.
+            self.vmaps &= not isinstance(module, BatchNorm2d)
 
     def layout(self) -> dict[str, Part]:
         """Where each parameter lies in a vector ``x [..., P]``."""
@@ -485,7 +469,7 @@ class FlatModel(Vector):
         self.put(leaves)
         self.statistics.put_values(rows)
         try:
-            outputs = self._drawn(function, x)
+            outputs = self._seeded(function, x.clone() if self.copies_inputs else x)
             if self.model.training:
                 self.statistics.take()
         finally:
@@ -493,11 +477,8 @@ class FlatModel(Vector):
             self.statistics.put(self.statistics.original)
         return _each_part(lambda t: t.to(self.dtype) if t.is_floating_point() else t, outputs)
 
-    def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
-        """A pass; torch's own random numbers are functions of a single row's key."""
-        return self._seeded(function, x.clone() if self.copies_inputs else x)
-
     def _seeded(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
+        """A pass; torch's own random numbers are functions of a single row's key."""
         keyed = randomness.MASKS.get()
         plain = self.carries_rows or not self.model.training or self._draws is False
         if plain or keyed is None or keyed.keys.dim() or keyed.vmapped:
@@ -537,8 +518,19 @@ def _each_part(function: Callable[..., Tensor], *outputs: Any) -> Any:
     return function(*outputs)
 
 
-def _with_keyed_dropout(model: nn.Module) -> nn.Module:
-    """Replace torch's dropout by the keyed one, and refuse state that rows cannot share."""
+def _prepared(model: nn.Module) -> nn.Module:
+    """A model whose dropout is the keyed one in place of torch's.
+
+    Raises:
+        Error: its parameters cannot be replaced, or it has state that rows cannot share.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            where = f"{name or 'the module'} ({type(module).__name__})"
+            raise Error(
+                f"model {type(model).__name__}: {where} is scripted, so its parameters cannot be "
+                "replaced; give the nn.Module"
+            )
     model.train()  # a pretrained layer may stay in evaluation mode, where it keeps what it has
     for name, module in list(model.named_modules()):
         tracks = isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats

@@ -23,12 +23,24 @@ SIMPLE = (int, float, str, list, tuple, type(None), np.generic)
 FREE_BYTES = 2**28
 
 
-def _fields(state: State) -> list[str]:
-    """The names of a state's tensors, of nested ones with dots."""
-    names = []
-    for name, part in sorted(state.items()):
-        names += [f"{name}.{each}" for each in _fields(part)] if isinstance(part, dict) else [name]
-    return names
+def each_tensor(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Dicts, lists and tuples with ``function`` applied to their tensors."""
+    if isinstance(value, dict):
+        return {name: each_tensor(function, part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(each_tensor(function, part) for part in value)
+    return function(value) if isinstance(value, Tensor) else value
+
+
+def flat(state: State, path: str = "") -> dict[str, Tensor]:
+    """A state's tensors by name, those of nested ones by names with dots."""
+    tensors: dict[str, Tensor] = {}
+    for name, part in state.items():
+        if isinstance(part, dict):
+            tensors |= flat(part, f"{path}{name}.")
+        elif isinstance(part, Tensor):
+            tensors[path + name] = part
+    return tensors
 
 
 def chosen(whose: Tensor, left: Any, right: Any) -> Any:
@@ -47,11 +59,7 @@ def kept(places: Tensor | list[int], state: Any, count: int) -> Any:
     """A copy of the configurations at ``places`` of a state, or a tensor, of ``count`` of them.
     What they share stays.
     """
-    if isinstance(state, dict):
-        return {name: kept(places, part, count) for name, part in state.items()}
-    if isinstance(state, (list, tuple)):
-        return type(state)(kept(places, part, count) for part in state)
-    return state[places] if _by_configuration(state, count) else state
+    return each_tensor(lambda t: t[places] if _by_configuration(t, count) else t, state)
 
 
 def _by_configuration(value: Any, count: int) -> bool:
@@ -109,10 +117,11 @@ def join(pieces: Sequence[State]) -> State:
     if len(pieces) == 1:
         return pieces[0]
     for piece in pieces[1:]:
-        if _fields(piece) != _fields(pieces[0]):
+        more, fewer = sorted(flat(pieces[0])), sorted(flat(piece))
+        if fewer != more:
             raise Error(
-                f"clients have {_fields(pieces[0])} after more steps and {_fields(piece)} after "
-                "fewer; make all fields in client_init, of an optimizer in init"
+                f"clients have {more} after more steps and {fewer} after fewer; make all fields in "
+                "client_init, of an optimizer in init"
             )
 
     def cat(*parts: Tensor) -> Tensor:
@@ -219,11 +228,11 @@ class ClientStates:
         with self._lock:
             if not self.tensors:
                 self.tensors = map_state(lambda t: t.new_zeros(0, *t.shape[1:]), state)
-            if _fields(state) != _fields(self.tensors):
+            before, now = sorted(flat(self.tensors)), sorted(flat(state))
+            if now != before:
                 raise Error(
-                    f"clients remember {_fields(self.tensors)} and then {_fields(state)}; "
-                    "client_enroll and client_remember, of an optimizer init and step, must give "
-                    "the same fields"
+                    f"clients remember {before} and then {now}; client_enroll and client_remember, "
+                    "of an optimizer init and step, must give the same fields"
                 )
             self.tensors = map_state(write, self.tensors, state)
 
