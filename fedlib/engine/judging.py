@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -29,7 +29,7 @@ from fedlib.clients import ClientData
 from fedlib.engine.batches import Feed, Plan, Round, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.plain import Plain
-from fedlib.engine.rows import FlatModel, ParameterChanged
+from fedlib.engine.rows import FlatModel, Refusal
 from fedlib.engine.states import (
     ClientStates,
     carry_statistics,
@@ -129,10 +129,6 @@ class Sample(Feed):
         return replace(told, number=number, cohort=self.cohort_size, population=self.population)
 
 
-class Refusal(Error):
-    """What the plain loop itself would not train to the same numbers again."""
-
-
 @dataclass(frozen=True)
 class Case:
     """A round of a miniature.
@@ -142,6 +138,7 @@ class Case:
         methods: C configurations; state: their server's, ``[C, .]``.
         same: of one tensor and of all, how much of it may differ.
         together: whether a fast backend trains several clients at once.
+        sent: what each client has sent in the last round.
     """
 
     feed: Sample
@@ -151,6 +148,7 @@ class Case:
     state: State
     same: tuple[float, float]
     together: bool
+    sent: dict[int, State] = field(default_factory=dict)
 
     def plain(self, model: FlatModel, order: Sequence[int] = (0, 1, 2)) -> dict[str, Tensor]:
         """What each client sends and keeps, by the plain loop."""
@@ -202,7 +200,7 @@ class Case:
             made["measured"] = reports("measure")
             server = self.serve("server_measured", self.state, made["measured"])
             work = replace(work, server=carry_statistics(self.state, server))
-        made["sent"] = reports("train")
+        made["sent"] = self.sent[client] = reports("train")
         for name, states in (("remembered", memory), ("kept", measured)):
             if states.count:
                 made[name] = states.get(states.places(np.array([client])))
@@ -304,7 +302,7 @@ class Judge:
                 try:
                     tried = self._flat(torch.float64, model.device) if precise else model
                     reason = self._compared(tried, methods, server, number, not precise)
-                except (Refusal, ParameterChanged):
+                except Refusal:
                     raise
                 except Exception:
                     if not precise:
@@ -355,7 +353,7 @@ class Judge:
                     state = carry_statistics(state, case.serve("server_init", state["x"]))
                     case = replace(case, state=state)
                 wanted = case.plain(fresh)
-                self._require_repeatable_server(case, wanted, tried)
+                self._require_repeatable_server(case, tried)
                 reason = reason or self._fastest(case, tried, start, wanted)
         finally:
             _put(tried, start)
@@ -399,7 +397,7 @@ class Judge:
             made = case.plain(model, (2, 1, 0))
             if all(bool(value.isfinite().all()) for value in made.values()):
                 return state, made
-        except ParameterChanged:
+        except Refusal:
             raise
         except Exception:  # it does not take such parameters
             pass
@@ -445,7 +443,7 @@ class Judge:
         if first:  # larger ones, which it may bound
             try:
                 replace(case, state={**case.state, "x": 10 * case.state["x"]}).plain(fresh, (2,))
-            except ParameterChanged:
+            except Refusal:
                 raise
             except Exception:  # it does not take such parameters
                 pass
@@ -456,17 +454,14 @@ class Judge:
                 )
         return wanted
 
-    def _require_repeatable_server(
-        self, case: Case, wanted: dict[str, Tensor], model: FlatModel
-    ) -> None:
+    def _require_repeatable_server(self, case: Case, model: FlatModel) -> None:
         """Require that a user's server function is one of its arguments."""
-        mean = _sent(wanted, 1)
+        mean = case.sent[1]
         if case.methods[0].single_reports:
             # As many as in the run's rounds: a trimmed mean, say, needs more than three.
             clients = np.resize(CLIENTS, case.feed.cohort_size).tolist()
-            mean = map_state(
-                lambda *parts: torch.stack(parts, 1), *(_sent(wanted, each) for each in clients)
-            )
+            sent = (case.sent[client] for client in clients)
+            mean = map_state(lambda *parts: torch.stack(parts, 1), *sent)
             mean.pop("statistics", None)
         once, again = (flat(case.serve("server_update", case.state, mean)) for _ in range(2))
         if case.difference(again, once, model):
@@ -533,20 +528,6 @@ class Judge:
                 f"{self.named} has random numbers that its state dict lacks, so that no run could "
                 "be read back; keep them by register_buffer(name, tensor), or fix their seed"
             )
-
-
-def _sent(made: dict[str, Tensor], client: int) -> State:
-    """What a client sends, of what :meth:`Case.plain` gives."""
-    report: State = {}
-    for name, value in made.items():
-        path, _, number = name.partition(" of client ")
-        if path.startswith("sent.") and number == str(client):
-            *parents, last = path.removeprefix("sent.").split(".")
-            inner = report
-            for parent in parents:
-                inner = inner.setdefault(parent, {})
-            inner[last] = value
-    return report
 
 
 def require_repeatable(task: Task, *models: nn.Module) -> None:

@@ -31,8 +31,8 @@ from fedlib.models.batch_norm import BatchNorm2d
 _generators = threading.Lock()
 
 
-class ParameterChanged(Error):
-    """A module changes a parameter when it is called."""
+class Refusal(Error):
+    """What one client after the other, too, would not train to the same numbers again."""
 
 
 class NoPadding(TorchFunctionMode):
@@ -414,7 +414,7 @@ class FlatModel(Vector):
             self.statistics.put(self.statistics.original)
         for name, parameter, value in zip(self.names, self.original, values, strict=True):
             if not torch.equal(parameter.nan_to_num(), value.nan_to_num()):
-                raise ParameterChanged(
+                raise Refusal(
                     f"the model {type(self.model).__name__} changes its parameter {name!r} in its "
                     "forward pass, as max_norm of an embedding does, which no optimizer would see; "
                     "compute with a bounded one, for instance torch.renorm(self.weight, 2, 0, 1.0)"
