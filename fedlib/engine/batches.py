@@ -109,8 +109,8 @@ def local_steps(
     per_epoch = -(-sizes // (batch_size or np.maximum(sizes, 1)))
     if steps is None:
         return per_epoch * epochs
-    wanted = np.full(len(sizes), steps) if isinstance(steps, int) else np.asarray(steps)[clients]
-    return np.where(sizes > 0, wanted, 0)
+    given = np.full(len(sizes), steps) if isinstance(steps, int) else np.asarray(steps)[clients]
+    return np.where(sizes > 0, given, 0)
 
 
 def make_plan(

@@ -124,9 +124,9 @@ class Sample(Feed):
         memory: State | None = None,
         measured: State | None = None,
     ) -> Client:
-        told = super().client(sent, round, memory, measured)
-        number = told.number % self.population  # a method may look up what it has for each
-        return replace(told, number=number, cohort=self.cohort_size, population=self.population)
+        known = super().client(sent, round, memory, measured)
+        number = known.number % self.population  # a method may look up what it has for each
+        return replace(known, number=number, cohort=self.cohort_size, population=self.population)
 
 
 @dataclass(frozen=True)
@@ -153,19 +153,19 @@ class Case:
     def plain(self, model: FlatModel, order: Sequence[int] = (0, 1, 2)) -> dict[str, Tensor]:
         """What each client sends and keeps, by the plain loop."""
         loop = Plain(self.feed, model)
-        made = {client: self._of(loop, client, [np.array([client])]) for client in order}
-        wanted = {name: value for client in sorted(made) for name, value in made[client].items()}
-        wanted |= self._evaluated(model)
+        outcomes = {client: self._of(loop, client, [np.array([client])]) for client in order}
+        expected = {name: value for c in sorted(outcomes) for name, value in outcomes[c].items()}
+        expected |= self._evaluated(model)
         model.plain = False
-        return wanted
+        return expected
 
     def fast(self, model: FlatModel) -> dict[str, Tensor]:
         """What each client sends and keeps, as rows beside the others."""
-        rows, made = Vectorized(self.feed, model), dict[str, Tensor]()
+        rows, found = Vectorized(self.feed, model), dict[str, Tensor]()
         steps = self.feed.round(self.number, self.config, CLIENTS).steps
         for client in CLIENTS.tolist():
-            made |= self._of(rows, client, chunks(CLIENTS, steps, 3 if self.together else 1))
-        return made | self._evaluated(model)
+            found |= self._of(rows, client, chunks(CLIENTS, steps, 3 if self.together else 1))
+        return found | self._evaluated(model)
 
     @torch.no_grad()
     def _evaluated(self, model: FlatModel) -> dict[str, Tensor]:
@@ -183,7 +183,7 @@ class Case:
         memory, measured = (ClientStates(len(CLIENTS), device) for _ in range(2))
         round = self.feed.round(self.number, self.config, CLIENTS)
         work = Work(self.methods, method, self.state, weights, round, memory, measured)
-        made: State = {}
+        outcome: State = {}
 
         def reports(phase: str) -> State:
             before = process.random_states()
@@ -197,14 +197,14 @@ class Case:
         if method.remembers:
             reports("enroll")
         if method.measures:
-            made["measured"] = reports("measure")
-            server = self.serve("server_measured", self.state, made["measured"])
+            outcome["measured"] = reports("measure")
+            server = self.serve("server_measured", self.state, outcome["measured"])
             work = replace(work, server=carry_statistics(self.state, server))
-        made["sent"] = self.sent[client] = reports("train")
+        outcome["sent"] = self.sent[client] = reports("train")
         for name, states in (("remembered", memory), ("kept", measured)):
             if states.count:
-                made[name] = states.get(states.places(np.array([client])))
-        return {f"{name} of client {client}": value for name, value in flat(made).items()}
+                outcome[name] = states.get(states.places(np.array([client])))
+        return {f"{name} of client {client}": value for name, value in flat(outcome).items()}
 
     def serve(self, deed: str, *given: Any) -> State:
         """What the server does."""
@@ -217,12 +217,12 @@ class Case:
         return kind.stack(self.methods, self.feed.dtype, self.feed.device)
 
     def difference(
-        self, found: dict[str, Tensor], wanted: dict[str, Tensor], model: FlatModel
+        self, found: dict[str, Tensor], expected: dict[str, Tensor], model: FlatModel
     ) -> str:
-        """The name of the first tensor that is another one than ``wanted``. Empty if none is."""
-        if found.keys() != wanted.keys():
-            return f"{sorted(found)} in place of {sorted(wanted)}"
-        for name, value in wanted.items():
+        """The name of the first tensor that is another one than ``expected``. Empty if none is."""
+        if found.keys() != expected.keys():
+            return f"{sorted(found)} in place of {sorted(expected)}"
+        for name, value in expected.items():
             parts, names = [(found[name], value)], [name]
             if isinstance(self.methods[0], Gradients) and value.shape[-1] == model.size:
                 both = (each.split(model.sizes, -1) for each in parts[0])
@@ -345,16 +345,16 @@ class Judge:
                     self._require_own_numbers(fresh)
                 sent = {name: state[name] for name in ("x", "statistics") if name in state}
                 case = self._case(tried, [self.gradients] * len(methods), sent, number)
-                wanted = self._repeatable(case, tried, fresh, again, first)
-                reason = self._fastest(case, tried, start, wanted)
+                expected = self._repeatable(case, tried, fresh, again, first)
+                reason = self._fastest(case, tried, start, expected)
             if self.own_method:
                 case = self._case(tried, methods, state, number)
                 if server is None:
                     state = carry_statistics(state, case.serve("server_init", state["x"]))
                     case = replace(case, state=state)
-                wanted = case.plain(fresh)
+                expected = case.plain(fresh)
                 self._require_repeatable_server(case, tried)
-                reason = reason or self._fastest(case, tried, start, wanted)
+                reason = reason or self._fastest(case, tried, start, expected)
         finally:
             _put(tried, start)
         return reason
@@ -394,9 +394,9 @@ class Judge:
             return state, None
         try:
             case = self._case(model, [self.gradients] * len(methods), state, 0)
-            made = case.plain(model, (2, 1, 0))
-            if all(bool(value.isfinite().all()) for value in made.values()):
-                return state, made
+            outcome = case.plain(model, (2, 1, 0))
+            if all(bool(value.isfinite().all()) for value in outcome.values()):
+                return state, outcome
         except Refusal:
             raise
         except Exception:  # it does not take such parameters
@@ -424,7 +424,7 @@ class Judge:
         frozen = {n: p for n, p in fresh.model.named_parameters() if not p.requires_grad}
         before = {name: parameter.clone() for name, parameter in frozen.items()}
         try:
-            wanted: dict[str, Tensor] = called(what, case.plain, fresh)
+            expected: dict[str, Tensor] = called(what, case.plain, fresh)
         except Error as problem:
             norms = (isinstance(each, _BatchNorm) for each in fresh.model.modules())
             if type(problem) is not Error or not any(norms):
@@ -434,7 +434,7 @@ class Judge:
                 "takes a single example, too"
             ) from None
         again = called(what, case.plain, tried, (2, 1, 0)) if again is None else again
-        if case.difference(again, wanted, tried):
+        if case.difference(again, expected, tried):
             raise Refusal(
                 f"{self.named} gives other outputs after earlier calls, with the same parameters "
                 "and inputs: it keeps something from call to call, or draws from a generator of "
@@ -452,7 +452,7 @@ class Judge:
                 raise Refusal(
                     f"{self.named} changes its frozen parameter {name!r} when it is called"
                 )
-        return wanted
+        return expected
 
     def _require_repeatable_server(self, case: Case, model: FlatModel) -> None:
         """Require that a user's server function is one of its arguments."""
@@ -472,9 +472,9 @@ class Judge:
             )
 
     def _fastest(
-        self, case: Case, tried: FlatModel, start: Tensor, wanted: dict[str, Tensor]
+        self, case: Case, tried: FlatModel, start: Tensor, expected: dict[str, Tensor]
     ) -> str:
-        """Why no fast way gives what is wanted. The first that does is set in ``tried``."""
+        """Why no fast way gives what is expected. The first that does is set in ``tried``."""
         if not self.fast:
             return ""
         usual, reason = {"carries_rows": tried.carries_rows, "vmaps": tried.vmaps}, ""
@@ -487,7 +487,7 @@ class Judge:
                 vars(tried).update(usual | way)
                 try:
                     found = case.fast(copy.deepcopy(tried) if copied else tried)
-                    other = case.difference(found, wanted, tried)
+                    other = case.difference(found, expected, tried)
                     why = f"rows give another {other}" if other else ""
                 except Exception as error:
                     why = f"rows fail, {type(error).__name__}: {first_line(error)}"

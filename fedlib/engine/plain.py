@@ -100,8 +100,8 @@ class Plain:
         """A client evaluates its whole data."""
         knows, full = self._client(work, client, work.memory, c), self._whole(work, client)
         with self.model.statistics.tracking(work.server.get("statistics")):
-            made = work.method.client_measure(work.server, knows, full)
-        parts = dict(zip(("kept", "sent"), made, strict=True))
+            pair = work.method.client_measure(work.server, knows, full)
+        parts = dict(zip(("kept", "sent"), pair, strict=True))
         parts = require_field(work.method, "client_measure", parts)
         return self._outcome(parts["kept"], parts["sent"])
 

@@ -282,8 +282,8 @@ class Program:
             if ranks.count() > 1 and deadline is not None and not (failed or finished):
                 late = any(ranks.gather(late))
             # A finished run that will be kept is not worth a checkpoint.
-            wanted = failed or late or (asked and not (finished and keep))
-            if wanted or (checkpoint.due(now.done) and not finished):
+            must = failed or late or (asked and not (finished and keep))
+            if must or (checkpoint.due(now.done) and not finished):
                 if own:
                     checkpoint.save(self.snapshot(now))
                 if asked:

@@ -121,7 +121,7 @@ class Statistics(Vector):
         places = [(m, name) for m in model.modules() for name in getattr(m, "moving", ())]
         super().__init__("_buffers", [[place] for place in places])
         self.values = self.moved = self.initial()
-        self.wanted = False
+        self.awaits = False
 
     def tracking(self, values: Tensor | None) -> AbstractContextManager[Statistics]:
         """While open, the model has these, ``[..., B]`` with one row for every row of parameters,
@@ -133,31 +133,31 @@ class Statistics(Vector):
 
     @contextmanager
     def _tracking(self, values: Tensor | None) -> Iterator[Statistics]:
-        before = self.values, self.moved, self.wanted
+        before = self.values, self.moved, self.awaits
         if values is not None:
-            self.values, self.moved, self.wanted = values, values, True
+            self.values, self.moved, self.awaits = values, values, True
         try:
             yield self
         finally:
             # What moved is read after the block.
-            self.values, _, self.wanted = before
+            self.values, _, self.awaits = before
 
     @contextmanager
     def of_row(self, row: int) -> Iterator[Statistics]:
         """While open, the values are those of one row, and ``moved`` says what becomes of them."""
-        before = self.values, self.moved, self.wanted
+        before = self.values, self.moved, self.awaits
         if self.size:
             values = self.values.reshape(-1, self.size)
             self.values = values[row % len(values)]
         try:
             yield self
         finally:
-            self.values, self.moved, self.wanted = before
+            self.values, self.moved, self.awaits = before
 
     def gather(self, moved: list[Tensor], training: bool) -> None:
         """Note what became of rows, each from :meth:`of_row`, if nothing was noted yet."""
-        if self.wanted and training:
-            self.moved, self.wanted = torch.stack(moved).reshape(self.values.shape), False
+        if self.awaits and training:
+            self.moved, self.awaits = torch.stack(moved).reshape(self.values.shape), False
 
     def train(self) -> None:
         """The layers that have statistics in training mode."""
@@ -175,10 +175,10 @@ class Statistics(Vector):
 
     def take(self) -> None:
         """Note what became of them, if nothing was noted yet."""
-        if self.wanted:
+        if self.awaits:
             rows = self.values.shape[:-1]
             flat = [getattr(*place).reshape(*rows, -1) for (place,) in self.places]
-            self.moved, self.wanted = torch.cat(flat, -1), False
+            self.moved, self.awaits = torch.cat(flat, -1), False
 
 
 @contextmanager

@@ -304,8 +304,8 @@ def execute(
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
-        made = program.run(progress, saved, keep, callback, deadline)
-        histories.update(zip(positions, made, strict=True))
+        results = program.run(progress, saved, keep, callback, deadline)
+        histories.update(zip(positions, results, strict=True))
         del program  # the next one needs its memory
     return [histories[position] for position in range(len(configured))]
 

@@ -146,10 +146,10 @@ def predict(
     model, where = _flat(task, params, device)
     evaluator = Evaluator(task, model, where, data)
     outputs: Tensor = called("predict: the model on x", evaluator.outputs, model.initial()[None])
-    made = outputs.squeeze(0).cpu().as_subclass(Predictions)
+    rows = outputs.squeeze(0).cpu().as_subclass(Predictions)
     if x is None:
-        made.targets, made.clients = data.y[data.index], np.array(data.ids)[data.codes()]
-    return made
+        rows.targets, rows.clients = data.y[data.index], np.array(data.ids)[data.codes()]
+    return rows
 
 
 def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:

@@ -88,12 +88,10 @@ class Training:
     def stack(self, alive: list[int]) -> Algorithm:
         """The configurations at these positions as one method with hyperparameters ``[C, 1]``."""
         if self._stacked is None or self._stacked[0] != alive:
-            self._stacked = alive, self._stack(alive)
+            methods = [self.methods[position] for position in alive]
+            stacked = type(methods[0]).stack(methods, self.feed.dtype, self.feed.device)
+            self._stacked = alive, stacked
         return self._stacked[1]
-
-    def _stack(self, alive: list[int]) -> Algorithm:
-        methods = [self.methods[position] for position in alive]
-        return type(methods[0]).stack(methods, self.feed.dtype, self.feed.device)
 
     def round(self, alive: list[int], server: State, number: int) -> tuple[State, Tensor | None]:
         """The server states after a round, and the mean training loss ``[C]``.
@@ -233,7 +231,7 @@ def serve(feed: Feed, methods: Sequence[Algorithm], deed: str, number: int, *giv
     Args:
         methods: C configurations; deed: their function; given: its arguments, ``[C, .]``.
     """
-    key, made = randomness.key(feed.seeds["sampling"], deed, number), []
+    key, states = randomness.key(feed.seeds["sampling"], deed, number), []
     for place, method in enumerate(methods):
         process.seed(key)
         alone = type(method).stack([method], feed.dtype, feed.device)
@@ -246,10 +244,10 @@ def serve(feed: Feed, methods: Sequence[Algorithm], deed: str, number: int, *giv
         if (found := (state["x"].dtype, tuple(state["x"].shape))) != needed:
             what = f"{deed} of {type(method).__name__} gives x as {found[0]} of shape {found[1]}"
             raise Error(f"{what}; it was {needed[0]} of shape {needed[1]}")
-        made.append(state)
-    if len(made) == 1:
-        return made[0]
-    joined: State = _joined(f"{deed} of {type(methods[0]).__name__} gives", *made)
+        states.append(state)
+    if len(states) == 1:
+        return states[0]
+    joined: State = _joined(f"{deed} of {type(methods[0]).__name__} gives", *states)
     return joined
 
 
