@@ -76,6 +76,13 @@ def test_values_groups_and_frames(task):
     assert (reading.frame([made(task, diverged=3)])["diverged"] == 3).all()
 
 
+def test_all_local_data_count_only_if_each_run_was_evaluated_on_them(task):
+    both, one = made(task), made(task)
+    both.frame = pd.concat([both.frame, both.frame.assign(split="local")])
+    assert reading.split_of(both, both) == "local"
+    assert reading.split_of(both, one) == reading.split_of() == "test"
+
+
 def test_the_score_is_the_mean_training_loss_of_the_window(task):
     windows = [made(task, losses=[1.0] * n).window() for n in (4000, 1500, 150, 15, 1)]
     assert windows == [100, 100, 10, 1, 1]
