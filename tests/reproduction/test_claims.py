@@ -164,6 +164,19 @@ def test_rounds_count_to_the_first_evaluation_at_the_target_and_never_is_one_mor
         ev.rounds_to(frame[frame["late"]].drop_duplicates("algorithm"), "accuracy", target)
 
 
+def test_a_run_that_diverged_is_the_untrained_model_and_one_that_stopped_ends_there(
+    quadratic, hand_made
+):
+    curve = [0.1, 0.5, 0.9]
+    diverged = hand_made(quadratic, "fedavg", curve, rounds=2, diverged=2)
+    stopped = hand_made(quadratic, "fedavg", curve, rounds=90)
+    stopped.frame["round"] -= 60
+    frames = [ev.numbers([run]).query("metric == 'accuracy'") for run in (diverged, stopped)]
+    columns = [frame[["round", "value", "late"]].to_numpy().tolist() for frame in frames]
+    assert columns[0] == [[0, 0.1, False], [2, 0.1, True]]
+    assert columns[1] == [[28, 0.1, False], [29, 0.5, False], [30, 0.9, True]]
+
+
 def test_a_search_shows_the_chosen_setting_and_whether_it_is_at_the_end_of_a_grid(
     quadratic, hand_made
 ):
@@ -177,6 +190,7 @@ def test_a_search_shows_the_chosen_setting_and_whether_it_is_at_the_end_of_a_gri
     assert frame["chosen"].tolist() == [False, True, False, False, False]
     assert not frame["edge"].any()
     assert ev.searched(runs[:2])["edge"].tolist() == [False, True]
+    assert ev.searched(runs[1:2])["edge"].tolist() == [False]  # one rate has no ends
 
 
 @pytest.mark.parametrize(("inner", "expected"), [(1.005, []), (1.5, ["fedavg"])])
@@ -515,6 +529,8 @@ def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run
     # In brackets is what decides: not a smaller margin that is resolved.
     both = (Statement("", (0.2,), error=0.1), Statement("", (0.3,), error=0.4))
     assert "0.300 ± 0.400" in claims.in_words(replace(judged, statements=both))
+    far = (Statement("", (0.9,), error=0.1), *both[:1])  # of two that hold the closer one
+    assert "0.200 ± 0.100" in claims.in_words(replace(judged, statements=far))
     assert ", not run: 12)" in " ".join(map(str.strip, judged.words()))
     # A seed that a method lacks counts for none.
     assert (judged.seeds, judged.rounds) == (2, ROUNDS)
