@@ -18,6 +18,7 @@ from fedlib.errors import Error
 from fedlib.figures import style
 
 COMPARED = ("task", "method", "printed", "ours")
+SHOWN = (*COMPARED, "column", "metric", "ours_std", "note", "unclear", "judged")
 CELLS = (
     "Each cell: ours ± standard deviation over the seeds (without ±: one seed); in grey the "
     "printed number. Bold: the best of a column, if it leads by more than the seeds' spread"
@@ -193,7 +194,8 @@ def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict
     """The cells, laid out as printed. The notes, and how numbers were read, with marks."""
     said: dict[str, str] = {}
     read: dict[str, str] = {}
-    frame = frame.assign(note=frame["note"].map(_in_words))
+    shown = [name for name in SHOWN if name in frame]
+    frame = frame[shown].assign(note=frame["note"].map(_in_words))
     lowest = 1 if frame["metric"].nunique() > 1 else 0  # of column and metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
