@@ -289,10 +289,13 @@ def data_list(
         tasks = ", ".join(card.get("tasks", ())) or "-"
         ways = [(f"prepare {item.name} ({item.size / 1e6:,.0f} MB)", item.name) for item in known]
         other = "-" if card.get("built_in") else f"import {name} FILE"
+        # What is there stands beside its edition.
+        own = card.get("edition") if card.get("edition") in opens else next(iter(opens), "")
         for way, edition in ways or [(other, "")]:
             numbers = " ".join(notebook[:2] for notebook in opens.get(edition, ()))
-            rows.append((name, state, size, way, numbers or tasks))
-            name = state = size = tasks = ""
+            shown = (state, size) if edition == own else ("", "")
+            rows.append((name, *shown, way, numbers or tasks))
+            name = tasks = ""
     show(cards, as_json, columns(rows))
 
 

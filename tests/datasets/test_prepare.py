@@ -37,7 +37,7 @@ def idx(array, zipped=True):
     return gzip.compress(data, 1, mtime=0) if zipped else data
 
 
-def mnist(train=5000, test=7):
+def mnist(train=500, test=7):
     images = {"train": DRAW.integers(0, 256, (train, 28, 28), dtype=np.uint8)}
     images["t10k"] = DRAW.integers(0, 256, (test, 28, 28), dtype=np.uint8)
     for part in images.values():
@@ -73,7 +73,7 @@ def test_mnist(root, offer, tmp_path, name):
     assert holds(data, test_x=images["t10k"], test_y=labels["t10k"])
     assert data.train_x.dtype == np.uint8 and data.train_y.dtype == np.int64
     assert not data.stand_in and data.polarity == "ink_bright" and len(data.classes) == 10
-    assert card["counts"] == {"train": 5000, "test": 7}
+    assert card["counts"] == {"train": 500, "test": 7}
     assert datasets.verify(name, root) == card
     assert card["licence"] == CATALOGUE[name].licence and card["source"] == CATALOGUE[name].source
     (first, *_) = card["files"]
@@ -172,16 +172,15 @@ def test_ag_news(root, offer):
 
 def test_dbpedia_is_the_abstract_alone(root, offer):
     content = {
-        "train.csv": b'14,"E. D. Abbott Ltd"," Abbott of Farnham is a ""coachbuilder""."\n' * 5000,
+        "train.csv": b'14,"E. D. Abbott Ltd"," Abbott of Farnham is a ""coachbuilder""."\n' * 50,
         "test.csv": b'1,"T"," x"\n',
         "classes.txt": b"Company\n",
     }
     offer("dbpedia", {"dbpedia_csv.tgz": tarred(content, "dbpedia_csv/")})
     prepare("dbpedia", root)
     data = datasets.load_text("dbpedia", root)
-    assert data.size("train") == 5000 and data.labels("train").tolist() == [13] * 5000
-    for i in (0, 4095, 4096, 4999):
-        assert data.text("train", i) == 'Abbott of Farnham is a "coachbuilder".'
+    assert data.size("train") == 50 and data.labels("train").tolist() == [13] * 50
+    assert data.text("train", 49) == 'Abbott of Farnham is a "coachbuilder".'
     assert data.text("test", 0) == "x" and data.classes[13] == "WrittenWork"
 
 

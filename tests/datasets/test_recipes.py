@@ -525,6 +525,8 @@ def test_all_that_a_notebook_needs(upstream, command, tmp_path):
     assert listed[-1] == "2 data sets prepared, 0 were already".split()
     cards = {card["name"]: card["edition"] for card in datasets.prepared()}
     assert cards == {"ag_news": "ag_news_test", "shakespeare": "shakespeare_plays"}
+    there = [line.split() for line in command.says("data", "list").splitlines() if "yes" in line]
+    assert [line[line.index("prepare") + 1] for line in there] == sorted(cards.values())
     assert command.json(*words) == []
     whole = Path(folder) / "TheMITTech+shakespeare" / "zeta" / "full.html"
     whole.write_bytes(PLAY + b" ")

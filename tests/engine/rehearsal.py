@@ -54,7 +54,7 @@ class Operations(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _look(self, packet, args, hosts):
-        if packet in (ATEN._to_copy, ATEN.copy_):
+        if packet in (ATEN._to_copy, ATEN.copy_, ATEN.to):  # the last of what inference made
             self.seen.uploads += [_place()] * bool(hosts)
             return
         if packet in INDEXING:
