@@ -67,9 +67,9 @@ def _nothing(rows: Tensor) -> Tensor:
 
 def _added(total: Tensor, rows: Tensor) -> Tensor:
     """``total [1, .]``, to which ``rows [M, .]`` are added, one after the other."""
-    if total.device.type == "cpu":
+    if total.device.type == "cpu" and len(rows) > 1:
         return total.index_add_(0, torch.zeros(len(rows), dtype=torch.int64), rows.double())
-    for row in rows:  # index_add_ has no order there
+    for row in rows:  # on CUDA index_add_ has no order, and a single row it takes longer to add
         total += row
     return total
 
