@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader
 from PIL import Image
 
 from docs import tables
-from fedlib import files, papers, paths
+from fedlib import files, papers, paths, plans
 from fedlib.figures.save import DPIS
 from fedlib.reproduction import draw
 
@@ -35,6 +35,7 @@ TITLES = {
 NAMED = re.compile(r"(Figure|Table)s?((?:\s*(?:,|and|to)?\s*\d+[ab]?(?![\w.]))+)")
 PART = re.compile(r"(to)?\s*(\d+)([ab]?)(?!\d)")
 VERDICT = re.compile(rf"\**\b({'|'.join(tables.VERDICTS)})\b\**")
+BADGE = re.compile(r"\[([^]]+)\]\{\.verdict \.([\w-]+)\}")
 ESCAPED = re.compile(r"([\\*_<>$\[\]{}`#|])")
 DOCS = Path(__file__).parent
 LONG = 110  # letters of a sentence
@@ -94,6 +95,7 @@ def emphasised(sentence: str) -> str:
 TEMPLATES = Environment(loader=FileSystemLoader(DOCS / "site" / "gallery"))
 TEMPLATES.filters |= {"signs": signs, "emphasised": emphasised}
 TEMPLATES.filters |= {"badged": badged, "counted": counted, "verdict": verdict}
+TEMPLATES.filters["spans"] = lambda badges: BADGE.sub(r'<span class="verdict \2">\1</span>', badges)
 TEMPLATES.filters["text"] = lambda words: ESCAPED.sub(r"\\\1", words)
 
 
@@ -157,14 +159,21 @@ def page(root: Path) -> str:
     )
 
 
+def makers(learned: dict[str, str]) -> dict[str, str]:
+    """The pictures of ideas that have a sentence -> the notebook whose card names them."""
+    cards = {path.stem: path.read_text(encoding="utf-8") for path in plans.notebooks().values()}
+    ideas = [id for id in learned if id.startswith("theory/")]
+    return {id: next(name for name, text in cards.items() if f"`{id}`" in text) for id in ideas}
+
+
 def site(figures: Path, pages: Path) -> None:
-    """Write the pages of the site's gallery: an index and a page a paper.
+    """Write the pages of the site's gallery: an index, a page a paper, one a group of notebooks.
 
     Args:
         figures: the folder with ``<paper>/<name>.png`` or ``.html``, and ``.json``.
         pages: the folder of the pages, in the site's sources.
     """
-    verdicts = tables.verdicts()
+    verdicts, learned = tables.verdicts(), sentences()
     listed = []
     for id in ids():
         record = json.loads((figures / f"{id}.json").read_text(encoding="utf-8"))
@@ -177,8 +186,13 @@ def site(figures: Path, pages: Path) -> None:
         listed.append(record | about(id, verdicts) | more)
     for name in ("index", *TITLES):
         template = TEMPLATES.get_template("index.md.j2" if name == "index" else "paper.md.j2")
-        text = template.render(titles=TITLES, listed=listed, paper=name)
+        known = {"titles": TITLES, "learned": learned, "ideas": makers(learned)}
+        text = template.render(listed=listed, paper=name, **known)
         (pages / f"{name}.md").write_text(text, encoding="utf-8")
+    template = TEMPLATES.get_template("notebooks.md.j2")
+    for title, rows in tables.notebooks_by_group().items():
+        text = template.render(title=title, notebooks={row[0]: row[1] for row in rows})
+        (pages / f"notebooks_{rows[0][0][0]}.md").write_text(text, encoding="utf-8")
 
 
 def cut_out(root: Path, id: str) -> bytes:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from nbformat import NotebookNode
+
 from docs import gallery
 from docs.executed import executed
 from fedlib.errors import Error, Failure
@@ -28,17 +30,28 @@ def execute() -> None:
     """Execute the notebooks that have no current copy, at the quick preset into build/executed.
 
     Data and figures lie in build/site-work, so nothing is read from what the user has prepared.
+    What moves in JupyterLab moves on the site, too: all its pictures are kept.
 
     Raises:
         Failure: a notebook failed; all have been tried.
     """
-    missing = [path.stem for path in reproduce.notebooks() if executed(path) is None]
+    missing = [path.stem for path in reproduce.notebooks() if not _current(executed(path))]
     if not missing:
         return
     own = {"FEDLIB_DATA": str(WORK / "data"), "FEDLIB_FIGURES": str(WORK / "figures")}
+    own["FEDLIB_EXPLORE"] = "all"
     command = [sys.executable, "-m", "fedlib", "reproduce", *missing, "--jobs=2"]
     if subprocess.run(command, env=os.environ | own).returncode:
         raise Failure("notebooks failed, see above")
+
+
+def _current(copy: NotebookNode | None) -> bool:
+    """Whether there is a copy, and what moves has its pictures."""
+    return copy is not None and all(
+        any("text/html" in output.get("data", {}) for output in cell.outputs)
+        for cell in copy.cells
+        if cell.cell_type == "code" and "notebook.explore(" in cell.source
+    )
 
 
 def sources(source: Path) -> None:

@@ -172,22 +172,29 @@ GROUPS = {
 NOTEBOOKS = ("notebook", "question", "quick, on two cores", "draws")
 
 
-def notebook_table() -> str:
-    """A row per notebook, in five groups: its question, its quick time, and what it draws of the
-    papers.
-    """
-    rows: dict[str, list[tuple[str, ...]]] = {digit: [] for digit in GROUPS}
+def notebooks_by_group() -> dict[str, list[tuple[str, str, str]]]:
+    """Of each group's notebooks the name, the question and the quick time."""
+    rows: dict[str, list[tuple[str, str, str]]] = {digit: [] for digit in GROUPS}
     for path in plans.notebooks().values():
         cells = [cell.source for cell in nbformat.read(path, as_version=4).cells]
         question = re.search(r"\*\*(.+?)\*\*", cells[0], re.DOTALL)
         takes = re.search(r"\| runtime \| (?:quick: )?([^|;]+)", "\n".join(cells))
         if question is None or takes is None:
             raise Error(f"{path.name}: it has no question in bold, or its card no runtime")
-        link = f"[`{path.stem}`](../notebooks/{path.name})"
         time = takes[1].strip().removesuffix(" on two CPU cores")
-        rows[path.stem[0]].append((link, " ".join(question[1].split()), time, _drawn(path.stem)))
-    known = {digit: own for digit, own in rows.items() if own}
-    texts = [f"## {GROUPS[digit]}\n\n{markdown(NOTEBOOKS, own)}" for digit, own in known.items()]
+        rows[path.stem[0]].append((path.stem, " ".join(question[1].split()), time))
+    return {GROUPS[digit]: own for digit, own in rows.items() if own}
+
+
+def notebook_table() -> str:
+    """A row per notebook, in five groups: its question, its quick time, and what it draws of the
+    papers.
+    """
+    texts = []
+    for title, rows in notebooks_by_group().items():
+        links = [(f"[`{row[0]}`](../notebooks/{row[0]}.ipynb)", *row[1:]) for row in rows]
+        own = [(*link, _drawn(row[0])) for link, row in zip(links, rows, strict=True)]
+        texts.append(f"## {title}\n\n{markdown(NOTEBOOKS, own)}")
     return "\n\n".join(texts)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import logging
 import os
 import platform
@@ -25,6 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.metadata import version
+from io import BytesIO
+from itertools import product
+from math import prod
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -34,6 +38,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
+from PIL import Image
 
 from fedlib import figures, files, paths, plans
 from fedlib.algorithms.base import Algorithm
@@ -141,18 +146,26 @@ def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
 
 
 class Explorer(ipywidgets.VBox):
-    """Controls above a picture; where no widgets are shown (a printed page), the picture alone."""
+    """Controls above a picture; where no widgets are shown (a printed page), the picture alone.
+
+    Attributes:
+        html: the same with all pictures, for pages without a kernel; "" unless asked for.
+    """
+
+    html = ""
 
     def _repr_mimebundle_(self, **keywords: Any) -> Any:
-        still = b64encode(self.children[-1].value).decode()
-        return {**super()._repr_mimebundle_(**keywords), "image/png": still}
+        still = {"image/png": b64encode(self.children[-1].value).decode()}
+        moving = {"text/html": self.html} if self.html else {}
+        return {**super()._repr_mimebundle_(**keywords), **still, **moving}
 
 
 def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
     """Controls for the arguments of a drawing, whose picture follows them.
 
     Numbers get sliders, words a menu; each starts at the drawing's own default, else at its middle
-    value.
+    value. With ``FEDLIB_EXPLORE=all``, as the site's notebooks are executed, the pictures of all
+    values are kept, and the controls work on a page without a kernel.
 
     Args:
         draw: draws one figure with pyplot. What it returns is not shown.
@@ -182,7 +195,42 @@ def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
     follow()
     for control in controls.values():
         control.observe(follow, "value")
-    return Explorer([*controls.values(), image])
+    explorer = Explorer([*controls.values(), image])
+    if os.environ.get("FEDLIB_EXPLORE") == "all":
+        explorer.html = _moving(draw, controls)
+    return explorer
+
+
+def _moving(draw: Callable[..., Any], controls: Mapping[str, Any]) -> str:
+    """HTML of controls and of the pictures of all their values, the last control's values fastest;
+    docs/site/_static/explore.js moves it.
+    """
+    options = {name: [value for _, value in c.options] for name, c in controls.items()}
+    pictures = []
+    for values in product(*options.values()):
+        draw(**dict(zip(options, values, strict=True)))
+        png, webp = BytesIO(), BytesIO()
+        plt.gcf().savefig(png, dpi=110)
+        plt.close()
+        Image.open(png).convert("RGB").quantize(48).convert("RGB").save(webp, "WEBP", lossless=True)
+        pictures.append(b64encode(webp.getvalue()).decode())
+    shape = [len(values) for values in options.values()]
+    starts = [options[name].index(c.value) for name, c in controls.items()]
+    still = pictures[sum(i * prod(shape[k + 1 :]) for k, i in enumerate(starts))]
+    parts = []
+    for (name, control), start in zip(controls.items(), starts, strict=True):
+        labels = [str(label) for label, _ in control.options]
+        if isinstance(control, ipywidgets.Dropdown):
+            chosen = [" selected" * (i == start) for i in range(len(labels))]
+            listed = zip(chosen, map(escape, labels), strict=True)
+            inside = f"<select>{''.join(f'<option{how}>{word}' for how, word in listed)}</select>"
+        else:
+            inside = f"<input type='range' max='{len(labels) - 1}' value='{start}'"
+            inside += f" data-labels='{json.dumps(labels)}'><output>{labels[start]}</output>"
+        parts.append(f"<label>{escape(name.replace('_', ' '))} {inside}</label>")
+    parts.append(f"<img alt='' src='data:image/webp;base64,{still}'>")
+    parts.append(f"<script type='application/json'>{json.dumps(pictures)}</script>")
+    return f"<div class='explorer'>{''.join(parts)}</div>"
 
 
 class Source(Markdown):

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 
 from docs import gallery, tables
@@ -78,6 +79,55 @@ def test_summaries_of_fedopts_notebooks_have_the_ends_of_the_page():
         numbers = set(re.findall(r"(?<![\d.$])\d+\.\d(?!\d)", said))
         other = {n for n in numbers if min(abs(float(n) - end) for end in known) > 0.051}
         assert numbers and other <= ELSEWHERE.get(number, set()), (task, other)
+
+
+def numbers_of(id, choose="", *columns, digits=(1,)):
+    """The numbers in some columns of a committed table's or figure's rows, as they are written."""
+    frame = pd.read_csv(ROOT / "figures" / f"{id}.csv")
+    values = (frame.query(choose) if choose else frame)[[*columns]].to_numpy().ravel()
+    return {f"{value:.{n}f}" for value in values for n in digits}
+
+
+def numbers_in(page, table):
+    """The numbers in a table of a page of results, which the code writes."""
+    (shown,) = [found[0] for found in tables.MARKS.finditer(SAID[page]) if found[2] == table]
+    return set(re.findall(r"\d+\.\d", shown))
+
+
+BOTH = ("ours", "printed")
+# A notebook, how the sentences of its summary begin, and where their numbers stand.
+SUMMED_UP = [
+    ("20", "On real FEMNIST", numbers_of("adafedadam/table_5", "task == 'fair_femnist'", *BOTH)),
+    ("25", "On the plays", numbers_of("mime/table_2", "task == 'shakespeare'", *BOTH)),
+    ("25", "On Stack Exchange", numbers_of("mime/table_2", "task == 'stackoverflow_nwp'", "ours")),
+    ("31", "On letters", numbers_of("fedopt/figure_13", "task == 'emnist_cr'", "performance")),
+    ("31", "On real tags", numbers_of("fedopt/figure_13", "task != 'emnist_cr'", "performance")),
+    (
+        "34",
+        "From α = 1",
+        numbers_of("adafedadam/figure_3", "panel == 'front'", "error", digits=(2,))
+        | numbers_of("adafedadam/figure_3", "panel == 'front'", "rsd", digits=(3,)),
+    ),
+    (
+        "34",
+        "All other",
+        numbers_of("adafedadam/figure_3", "algorithm == 'qfedavg'", "error")
+        | numbers_of("adafedadam/figure_3", "algorithm == 'qfedavg'", "rsd", digits=(2,)),
+    ),
+    ("35", "On CIFAR-10's silos", numbers_in("results/adafedadam.md", "work")),
+    ("37", "So Table 3's claim", numbers_of("adafedadam/table_7", "", "ours")),
+    ("38", "On 105 writers", numbers_in("results/mime.md", "ablation")),
+    ("39", "Figure 6 and Table 7", numbers_of("delta_sgd/table_7", "", "mean", "std")),
+]
+
+
+@pytest.mark.parametrize(("notebook", "begins", "known"), SUMMED_UP)
+def test_numbers_in_summaries_are_those_of_the_tables_and_figures(notebook, begins, known):
+    summary = next(text for text in text_of(notebook) if text.startswith("## Summary"))
+    (said,) = [text for text in summary.split(" - ") if text.startswith((begins, f"- {begins}"))]
+    said = re.sub(r"\$[^$]*\$", "", said)
+    numbers = set(re.findall(r"\d+\.\d+", said))
+    assert numbers and numbers <= known, numbers - known
 
 
 HOURS = re.compile(r"^\| `(\w+)` \|.*\| ([\d.]+) \| [^|]* \|$", re.M)

@@ -1,5 +1,6 @@
 """Sphinx's settings; ``python -m docs.sitemaker`` prepares the sources."""
 
+import json
 from typing import Any
 
 import nbformat
@@ -28,6 +29,7 @@ html_theme = "furo"
 html_title = f"fedlib {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("explore.js", {"defer": "defer"})]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
@@ -70,12 +72,18 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!fedlib\.).*")]
 nitpick_ignore = [
     ("py:func", "fedlib.randomness.dropout"),
     ("py:data", "fedlib.figures.style.LOOKS"),
+    ("py:func", "fedlib.figures.style.key"),
+    ("py:class", "fedlib.models.Softmax"),
 ]
 
 log = logging.getLogger(__name__)
 ROOT = project_root()
-# What docs/notebooks.md does not say in its place.
-TOCTREE = "\n\n```{toctree}\n:hidden:\n:titlesonly:\n:glob:\n\n/docs/course/*\n/notebooks/*\n```\n"
+# Where links of the checkout lead on the site.
+MOVED = {"site/": "/", "docs/site/": "/", "../figures/README.md": "/gallery/index.md"}
+LONGEST = 40_000  # letters of a page that the search shows excerpts of
+# What docs/notebooks.md does not say in its place: the groups of notebooks, then the course.
+TOCTREE = "\n\n```{toctree}\n:hidden:\n:titlesonly:\n:glob:\n\n/gallery/notebooks_*\n"
+TOCTREE += "/docs/course/README\n/docs/course/*\n```\n"
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
@@ -83,7 +91,8 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
 
     docs/site is the top of the site.
     """
-    source[0] = source[0].replace("](site/", "](/")
+    for own, there in MOVED.items():
+        source[0] = source[0].replace(f"]({own}", f"]({there}")
     if name == "docs/notebooks":
         source[0] += TOCTREE
     if name.startswith("notebooks/"):
@@ -117,8 +126,28 @@ def formula(block: bool) -> Any:
     return visit
 
 
+def on_search(app: Sphinx, page: str, *_: Any) -> None:
+    """Have the page of the search take its excerpts from a file: a browser that has opened the
+    site from a folder lets it load no other page.
+    """
+    if page == "search":
+        app.add_js_file("excerpts.js", priority=100)
+
+
+def write_excerpts(app: Sphinx, problem: Exception | None) -> None:
+    """Write excerpts.js: the words of all pages, and what hands them to Sphinx's search."""
+    if problem is None:
+        docs = sorted(app.env.found_docs)
+        words = {name: app.env.get_doctree(name).astext()[:LONGEST] for name in docs}
+        source = (ROOT / "docs/site/excerpts.js").read_text(encoding="utf-8")
+        text = f"const PAGES = {json.dumps(words)};\n{source}"
+        (app.outdir / "_static" / "excerpts.js").write_text(text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
     """What Sphinx calls first."""
+    app.connect("html-page-context", on_search)
+    app.connect("build-finished", write_excerpts)
     app.connect("source-read", read)
     app.add_html_math_renderer("mathml", (formula(False), None), (formula(True), None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -30,6 +30,7 @@ from fedlib.figures.tables import drawn
 from fedlib.files import write
 
 NOTE = "fedlib-note"
+IN_NOTE = ("task", "seeds", "rounds", "data", "preset")  # columns that say what a table's note does
 # Height of a line of the note, and how much fits into it.
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
@@ -98,7 +99,10 @@ def save(
         # A comparison says at its cells how the runs depart from the paper's.
         said = (caption.rstrip("."), "" if "note" in data else record["note"], corner)
         text = ". ".join(filter(None, said)) + "."
-        files["html"] = drawn(data, caption=text).to_html(doctype_html=True).encode()
+        noted = IN_NOTE if record["note"] and "note" not in data else ()
+        alike = [name for name in noted if name in data and data[name].nunique() == 1]
+        shown = drawn(data.drop(columns=alike), caption=text)
+        files["html"] = shown.to_html(doctype_html=True).encode()
     else:
         files |= render(figure, corner)
         _saved[figure] = files["png"]

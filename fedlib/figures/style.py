@@ -27,7 +27,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 WIDTH, COLUMN = 5.5, 3.25
-# Any two differ by at least 20 in CIELAB, also as protanopes, deuteranopes and tritanopes see them.
+# Any two differ by more than 19 in CIELAB, also to protanopes, deuteranopes and tritanopes.
 COLORS = {
     "blue": "#0B4FA0",
     "red": "#C1440E",

@@ -18,11 +18,11 @@ from fedlib.errors import Error
 from fedlib.figures import style
 
 COMPARED = ("task", "method", "printed", "ours")
-SHOWN = (*COMPARED, "column", "metric", "ours_std", "note", "unclear", "judged")
-CELLS = (
-    "Each cell: ours ± standard deviation over the seeds (without ±: one seed); in grey the "
-    "printed number. Bold: the best of a column, if it leads by more than the seeds' spread"
-)
+SHOWN = (*COMPARED, "column", "metric", "ours_std", "note", "unclear", "judged", "beside")
+CELLS = "Each cell: ours ± standard deviation over the seeds (without ±: one seed)"
+THEIRS = "; in grey the printed number, where the data are the paper's"
+BEST = "Bold: the best of a column; of ours only if it leads by more than the seeds' spread"
+APART = "Printed, on the paper's own data and at its settings"
 # Said once where all rows have the same.
 ABOUT = ("task", "sizes", "settings tried", "seeds", "rounds", "data", "preset")
 SMALLER = ("mse_x1000", "std")  # metrics of which little is good
@@ -75,8 +75,18 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
     numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
     styler = _compact(frame.style.hide(axis="index"), escape(caption))
     written = dict.fromkeys(floats, f"{{:,.{digits}f}}".format)
-    styler = styler.format(written, na_rep="–", thousands=",", escape="html")
+    words = {name: _raised for name in frame.columns if name not in numbers}
+    styler = styler.format({**words, **written}, na_rep="–", thousands=",")
     return styler.set_properties(subset=numbers, **{"text-align": "right"})
+
+
+def _raised(word: object) -> str:
+    """A cell's words in HTML, with what follows a ^ raised.
+
+    >>> _raised("(N/S)^(2/3) L/ε^1.5 < 1")
+    '(N/S)<sup>2/3</sup> L/ε<sup>1.5</sup> &lt; 1'
+    """
+    return re.sub(r"\^\(?([\d./]+)\)?", r"<sup>\1</sup>", escape(str(word)))
 
 
 @checked
@@ -87,7 +97,9 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         frame: a row a number, with the columns ``task``, ``method``, ``printed`` and ``ours``;
             ``column`` and ``metric`` (of the printed table), ``ours_std``, ``window`` (over how
             many last rounds ours is a mean), ``note`` (how ours departs) and ``unclear`` (of the
-            printed number) are shown if they are there, other columns are not.
+            printed number) are shown if they are there, other columns are not. With a column
+            ``beside`` (whether ours are of the paper's data) only such numbers share a cell, and
+            the other printed ones are folded away in a table of their own.
         caption: below the table.
 
     Returns:
@@ -113,21 +125,48 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     if (twice := frame.duplicated(["task", "method", "column", "metric"])).any():
         method, task = frame.loc[twice, ["method", "task"]].iloc[0]
         raise Error(f"comparison: {method} has two numbers in a cell of {task}; give their mean")
-    shown, said, read = _as_printed(frame)
-    for level in (2, 1):  # the task stays, with its notes
-        if len(shown.columns.unique(level)) == 1:
-            shown.columns = shown.columns.droplevel(level)
+    beside = frame.get("beside", pd.Series(True, frame.index)).astype(bool)
+    together = frame.assign(printed=frame["printed"].where(beside), beside=beside)
+    shown, said, read = _as_printed(together)
+    printed = _printed_alone(frame[~beside & frame["printed"].notna()], read)
     lowest = " (↓: the lowest)" if frame["metric"].isin(SMALLER).any() else ""
     over = averaged(frame)
     over = f" Ours is {over}." if over else ""
-    lines = [escape(caption), f"{CELLS}{lowest}.{over}", *_listed(said)]
+    cells = f"{CELLS}{THEIRS if beside.any() else ''}. {BEST}{lowest}.{over}"
+    lines = [escape(caption), cells, *_listed(said)]
     text = "<br>".join(lines)
     if read:
         how = "<br>".join(_listed(read))
         what = "How numbers that are unclear in our text copy of the paper were read"
         text += f"<details><summary>{what}</summary>{how}</details>"
-    styler = _compact(shown.style, text).format(na_rep="–")
+    if printed is not None:
+        alone = printed.to_html(escape=False, na_rep="–", border=0)
+        text += f"<details><summary>{APART}</summary>{alone}</details>"
+    styler = _compact(_flat(shown).style, text).format(na_rep="–")
     return styler.set_properties(**{"white-space": "nowrap"})
+
+
+def _flat(shown: pd.DataFrame) -> pd.DataFrame:
+    """The cells without levels of columns that say nothing. The task stays, with its notes."""
+    for level in (2, 1):
+        if len(shown.columns.unique(level)) == 1:
+            shown.columns = shown.columns.droplevel(level)
+    return shown
+
+
+def _printed_alone(frame: pd.DataFrame, read: dict[str, str]) -> pd.DataFrame | None:
+    """The printed numbers of columns that have only ours, laid out as these. None if there are
+    none. ``read`` learns how they were read.
+    """
+    if frame.empty:
+        return None
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in frame.to_dict("records"):
+        column = tuple(_name(row[name]) for name in ("task", "column", "metric"))
+        text = f"{row['printed']:.{digits_of(row['metric'])}f}"
+        text += _mark(row["unclear"], read, _letters)
+        cells.setdefault(column, {})[_name(row["method"])] = text
+    return _flat(pd.DataFrame(cells, index=pd.unique(frame["method"].map(_name))))
 
 
 def averaged(frame: pd.DataFrame) -> str:
@@ -209,7 +248,7 @@ def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict
             spreads = part["ours_std"] if "ours_std" in part else pd.Series(0.0, part.index)
             best = [
                 _best(part["ours"], metric, spreads),
-                _best(part["printed"], metric, 0.0 * spreads),
+                _best(part["printed"], metric, pd.Series(0.0, part.index)),
             ]
             cells[head, *below] = {
                 _name(row["method"]): _cell(row, [*shared, *alike], said, read, best)
@@ -229,17 +268,17 @@ def digits_of(metric: str) -> int:
 
 def _best(numbers: pd.Series, metric: str, spreads: pd.Series) -> float:
     """The best of several numbers; NaN of one alone, and where the digits that are shown, or the
-    spreads over the seeds of both, do not tell it from another.
+    spreads over the seeds of both, do not tell it from another: of one seed nothing is best.
     """
     known = pd.to_numeric(numbers).dropna()
     if len(known) < 2:
         return float("nan")
     best = known.idxmin() if metric in SMALLER else known.idxmax()
-    digits, known_spreads = digits_of(metric), pd.to_numeric(spreads).fillna(0.0)
+    digits, known_spreads = digits_of(metric), pd.to_numeric(spreads)
     for other in known.index.drop(best):
         alike = f"{known[other]:.{digits}f}" == f"{known[best]:.{digits}f}"
         spread = math.hypot(known_spreads[best], known_spreads[other])
-        if alike or abs(known[best] - known[other]) <= spread:
+        if alike or not abs(known[best] - known[other]) > spread:
             return float("nan")
     return float(known[best])
 
@@ -321,6 +360,8 @@ def _cell(
     spread = "" if pd.isna(spread) else f" ± {spread:.{digits}f}"
     particular = "; ".join(text for text in _clauses(row["note"]) if text not in known)
     ours += spread + _mark(particular, said)
+    if not row.get("beside", True):
+        return ours
     printed += _mark(row["unclear"], read, _letters)
     return GREY.format(ours, printed) + str(row.get("judged", ""))
 

@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.curves import algorithm, learning_curves
-from fedlib.figures.scale import scale
+from fedlib.figures.scale import scale, whole
 from fedlib.paths import read_toml
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import VERDICT, cells
@@ -189,19 +189,32 @@ def _said(departs: Mapping[str, str]) -> list[str]:
     return [f"{style.listed(lines)}: {text}" for text, lines in by_text.items()]
 
 
-def printed_entry(paper: str, name: str, **more: Any) -> Entry:
+def beside(frame: pd.DataFrame, histories: Sequence[History]) -> list[bool]:
+    """Of each number of :func:`fedlib.reproduction.compare.cells` whether its runs are on the
+    paper's data, whole, or there are none.
+    """
+    known = {history.config.digest: history for history in histories}
+    return [whole([known[digest] for digest in runs]) for runs in frame["runs"]]
+
+
+def printed_entry(
+    paper: str, name: str, rows: Mapping[str, str] | None = None, **more: Any
+) -> Entry:
     """The entry of a printed table: its rows for the tasks that were run, beside ours.
 
     A table of one method has a row for each of its columns instead.
 
     Args:
         paper, name: for instance ``"fedopt"``, ``"Table 1"``.
+        rows: printed row -> another name; rows of one name, whose columns differ, are one.
         more: other fields of the entry.
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
         gone = ["paper", "item", "runs", "algorithm", *VERDICT]
-        frame = cells(histories, of_these(histories, paper, name)).drop(columns=gone)
+        frame = cells(histories, of_these(histories, paper, name))
+        frame = frame.assign(beside=beside(frame, histories)).drop(columns=gone)
+        frame["row"] = frame["row"].replace(rows or {})
         if frame["row"].nunique() == 1:
             frame["row"], frame["column"] = frame["column"], ""
         empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]

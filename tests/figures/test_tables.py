@@ -64,6 +64,18 @@ def test_the_best_number_of_a_column_is_bold_ours_and_the_printed_one():
     assert "<b>68.58</b>" in html and "MSE × 1000 ↓" in html and "↓: the lowest" in html
 
 
+def test_printed_numbers_of_other_data_stand_in_a_table_of_their_own():
+    """And of one seed nothing is best."""
+    frame = LONG.assign(metric="avg", beside=LONG["task"] == "mnist", ours_std=None)
+    html = figures.comparison(frame).to_html()
+    page = BeautifulSoup(html, "html.parser")
+    folded = page.find(string=tables.APART).find_parent("details").extract().get_text()
+    rest = page.get_text()
+    assert "87.7" in folded and "98.3" not in folded
+    assert "98.3" in rest and "88.1" in rest and "87.7" not in rest
+    assert "<b>76" not in html and "<b>98.3</b>" in html
+
+
 def test_a_frame_that_holds_no_comparison_is_refused():
     refused("no column 'method'", figures.comparison, LONG.drop(columns="method"))
     refused("has two numbers in a cell", figures.comparison, pd.concat([LONG, LONG[:1]]))

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait
 SITE = Path(__file__).resolve().parents[2] / "build" / "site"
 # What is there to be downloaded is no page.
 PAGES = [path for path in sorted(SITE.rglob("*.html")) if "_downloads" not in path.parts]
-# How wide a page is, its pictures that cannot be seen, and what it loads from elsewhere.
+# How wide a page is, its pictures that cannot be seen, what it loads from elsewhere, controls that
+# nothing names, and the letters of the pictures that its sliders move.
 FAULTS = """
 const broken = [...document.images].filter(image => {
   image.loading = 'eager';
@@ -21,6 +23,10 @@ return [
   document.documentElement.scrollWidth,
   broken.map(image => image.src),
   loaded.filter(address => /^https?:/.test(address)),
+  [...document.querySelectorAll("input:not([type=hidden]), select, button")].filter(control =>
+    !(control.ariaLabel || control.title || control.labels?.length || control.innerText)
+  ).map(control => control.outerHTML),
+  [...document.querySelectorAll(".explorer script")].map(each => each.text).join("").length,
 ];
 """
 
@@ -35,7 +41,21 @@ def test_a_page_opens_fits_and_asks_nothing_of_the_network(browser, page, width)
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get(page.as_uri())
     assert browser.title
-    wide, broken, elsewhere = browser.execute_script(FAULTS)
+    wide, broken, elsewhere, unnamed, letters = browser.execute_script(FAULTS)
     assert wide <= width, f"{page.name} is {wide} pixels wide in a window of {width}"
-    assert broken == elsewhere == []
+    assert broken == elsewhere == unnamed == []
+    assert letters <= 1_000_000
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_search_shows_the_words_around_what_it_found(browser):
+    browser.get_log("browser")
+    browser.get((SITE / "search.html").as_uri() + "?q=pseudo-gradient")
+    WebDriverWait(browser, 20).until(
+        lambda page: len(page.find_elements("css selector", "#search-results p.context")) > 3
+    )
+    said = [
+        each.text for each in browser.find_elements("css selector", "#search-results p.context")
+    ]
+    assert sum("pseudo" in text for text in said) > len(said) / 2
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

@@ -49,10 +49,15 @@ def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "verdicts", lambda: frame)
     gallery.site(tmp_path, tmp_path)
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
-    assert index.count("{container} card") == 59 and "All 59 figures" in index
+    ideas = gallery.makers(gallery.sentences())
+    assert index.count("{container} card") == 59 + len(ideas) and "All 59 figures" in index
+    assert ideas["theory/mimicking"] == "04_mimicking_centralized"
+    assert "](/figures/theory/mimicking.png)](/notebooks/04_mimicking_centralized.ipynb)" in index
     assert "(drawn/fedopt/figure_1.png)](fedopt.md#fedopt-figure-1)" in index
     # A badge is the verdict on what is pictured.
     assert "fedopt-figure-1)** [holds]" in index and "fedopt-figure-4)** [does not hold]" in index
+    groups = [path.read_text(encoding="utf-8") for path in tmp_path.glob("notebooks_*.md")]
+    assert len(groups) == 5 and sum(text.count(".ipynb)") for text in groups) == 36
     for paper, own in frame.groupby("source"):
         text = (tmp_path / f"{paper}.md").read_text(encoding="utf-8")
         for claim in own["claim"]:

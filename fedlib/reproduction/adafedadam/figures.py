@@ -293,16 +293,13 @@ def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.D
         rows.append(
             {
                 "setup": label,
-                "clients (printed)": int(stated["n_clients"]),
-                "clients": ours.get("clients", "-"),
-                "training examples": ours.get("training examples", "-"),
-                "test examples": ours.get("test examples", "-"),
-                "model (printed)": stated["model"],
-                "model": ours.get("model", "-"),
-                "setting (printed)": "; ".join(
-                    str(stated[name]) for name in ("scenario", "non_iid_type", "task_type")
-                ),
-                "data": ours.get("data", "not prepared"),
+                "setting": ", ".join(stated[["scenario", "non_iid_type", "task_type"]]).lower(),
+                "clients, printed": int(stated["n_clients"]),
+                "ours": ours.get("clients", ""),
+                "data": style.name(ours.get("data", "not prepared")),
+                "training + test examples": ours.get("examples", ""),
+                "model, printed": stated["model"],
+                "our model": ours.get("model", ""),
             }
         )
     return None, pd.DataFrame(rows)
@@ -316,8 +313,7 @@ def _ours(name: str, data_root: str | os.PathLike[str] | None) -> dict[str, Any]
         return {}
     return {
         "clients": len(task.train.sizes),
-        "training examples": int(task.train.sizes.sum()),
-        "test examples": int(task.test.sizes.sum()),
+        "examples": f"{int(task.train.sizes.sum()):,} + {int(task.test.sizes.sum()):,}",
         "model": _model(task),
         "data": task.options.get("data", "LEAF's generator"),
     }

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
+from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves
 from fedlib.reproduction.compare import VERDICT, cells
-from fedlib.reproduction.entry import Drawing, of_task, of_these
+from fedlib.reproduction.entry import Drawing, beside, of_task, of_these
 from fedlib.reproduction.mime.tables import BASES, LOOKS, row_of
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, winners
@@ -77,7 +78,9 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
     """The printed rows of the tasks that were run beside ours, and what a round costs.
 
     Returns:
-        None, and the columns of :func:`fedlib.reproduction.compare.cells`, with clients_per_round,
+        None, and the columns of :func:`fedlib.reproduction.compare.cells` (method: without its
+            base, which is the column), with beside (see
+            :func:`fedlib.reproduction.entry.beside`), clients_per_round,
             model_sizes (what all clients of a round receive and send; NaN without FedAvgSGD, whose
             clients receive one) and log10_client_lr added.
     """
@@ -94,8 +97,13 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
         costs.append(cost)
     names = ["clients_per_round", "model_sizes", "log10_client_lr"]
     frame = frame.join(pd.DataFrame(costs, columns=names)).astype({"clients_per_round": "Int64"})
-    gone = ["paper", "item", "runs", "algorithm", "metric", "ours_unweighted", "column", "unclear"]
-    return None, frame.drop(columns=[*gone, *VERDICT]).rename(columns={"row": "method"})
+    printed = papers.table("mime", "table2_accuracy").drop_duplicates("printed_name")
+    printed = printed.set_index("printed_name")
+    frame = frame.assign(beside=beside(frame, histories))
+    for name, source in (("method", "method"), ("column", "base_optimizer")):
+        frame[name] = frame["row"].map(printed[source])
+    gone = ["paper", "item", "runs", "algorithm", "metric", "ours_unweighted", "row", "unclear"]
+    return None, frame.drop(columns=[*gone, *VERDICT])
 
 
 def _parameters(histories: Sequence[History]) -> float:

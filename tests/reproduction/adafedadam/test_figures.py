@@ -149,9 +149,12 @@ def test_table_4_stands_beside_the_tasks(prepared):
     prepared("femnist")
     _, table = figures.table_4()
     table = table.set_index("setup")
-    assert list(table["clients (printed)"]) == [3500, 16, 697, 100]
-    assert table.loc["Synthetic", ["clients", "training examples"]].to_list() == [100, 6187]
-    assert table.loc["Synthetic", "model"] == "Softmax, 610 parameters"
-    assert table.loc["Femnist", "model"] == "MLP, 108,478 parameters"
-    assert table.loc["Femnist", ["clients", "data"]].to_list() == [50, "femnist"]
-    assert table.loc["Cifar10", ["clients", "data"]].to_list() == ["-", "not prepared"]
+    assert list(table["clients, printed"]) == [3500, 16, 697, 100]
+    assert table.loc["Synthetic", ["ours", "training + test examples"]].to_list() == [
+        100,
+        "6,187 + 2,112",
+    ]
+    assert table.loc["Synthetic", "our model"] == "Softmax, 610 parameters"
+    assert table.loc["Femnist", "our model"] == "MLP, 108,478 parameters"
+    assert table.loc["Femnist", ["ours", "data"]].to_list() == [50, "FEMNIST"]
+    assert table.loc["Cifar10", ["ours", "data"]].to_list() == ["", "not prepared"]
