@@ -11,8 +11,6 @@ from fedlib.results.files import open_runs, run_files
 ROOT = Path(__file__).resolve().parents[2]
 # Hours of training that are still to be repeated; no other run may come beside them.
 LEFT = {
-    "12_emnist_cr_laptop": 1,
-    "33_lr_decay_and_centralized_laptop": 1,
     "33_lr_decay_and_centralized_laptop_centralized": 9,
 }
 
