@@ -83,7 +83,10 @@ class Report:
 
     def left_out_lines(self) -> list[str]:
         """How many runs were left out, and what to do about it."""
-        return [f"{count} runs left out, {why}" for why, count in self.left_out.most_common()]
+        return [
+            f"{count} {'run' if count == 1 else 'runs'} left out, {why}"
+            for why, count in self.left_out.most_common()
+        ]
 
     def summary(self) -> list[str]:
         """How many agree, in lines."""
