@@ -67,7 +67,9 @@ def _nothing(rows: Tensor) -> Tensor:
 
 def _added(total: Tensor, rows: Tensor) -> Tensor:
     """``total [1, .]``, to which ``rows [M, .]`` are added: on a CPU one after the other."""
-    if total.device.type == "cpu" and len(rows) > 1:
+    if len(rows) == 1:
+        return total.add_(rows)
+    if total.device.type == "cpu":
         return total.index_add_(0, torch.zeros(len(rows), dtype=torch.int64), rows.double())
     # On CUDA index_add_ has no order; one operation takes the place of a kernel for each row.
     return total.add_(rows.sum(0, keepdim=True, dtype=torch.float64))
