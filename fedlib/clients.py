@@ -39,7 +39,8 @@ class ClientData:
     """The examples of a population of clients; an example may belong to several of them.
 
     Who holds which examples stays as it is: ``dataclasses.replace`` gives other data, and the
-    arrays and the index here cannot be written to.
+    arrays and the index here cannot be written to. To index a tensor that is trained, take
+    ``index.clone()``: torch saves no tensor of this kind for a backward pass.
 
     Args:
         x: inputs ``[N, ...]`` of any dtype; the task's transform makes them what the model takes.

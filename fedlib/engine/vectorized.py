@@ -33,9 +33,9 @@ from fedlib.process import one_core_each, usual_threads
 class Sums:
     """Sums over clients, or M clients that are to be added to them.
 
-    Clients are added in float64, one after the other, so that it makes no difference which of them
-    train together, or where. Where reports are in float32 the sums are even exact, and so of any
-    order, unless one client's number is some 10^8 times another's.
+    Clients are added in float64, on a CPU one after the other, so that it makes no difference there
+    which of them train together, or where. Where reports are in float32 the sums are even exact,
+    and so of any order, unless one client's number is some 10^8 times another's.
 
     Attributes:
         totals: tensors ``[1, C, .]``, or ``[M, C, .]`` of clients to be added: ``reports``, what
