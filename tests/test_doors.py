@@ -127,7 +127,7 @@ def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door, quad
 
 def test_what_is_no_field_is_refused(quadratic):
     refused("for Scaffold 'tau'", fedlib.grid, quadratic, fedlib.Scaffold, rounds=1, tau=[0.1])
-    refused(r"'dict' gives \{\}; it must be a class deri", fedlib.run, quadratic, dict, rounds=1)
+    refused(r"'dict' gives \{\}, but must be a class deri", fedlib.run, quadratic, dict, rounds=1)
 
 
 def test_a_module_of_the_current_folder(modules, command):

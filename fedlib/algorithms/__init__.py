@@ -112,7 +112,7 @@ def _default(name: str) -> Algorithm:
 
 
 def _made(algorithm: str | Algorithm | type[Algorithm]) -> tuple[Algorithm, str]:
-    """A method, of a class or a name with its defaults, and what it is called in an error."""
+    """A method from a name or a class (with its defaults), and its name in error messages."""
     made: Any = algorithm
     if isinstance(algorithm, str):
         name = algorithm
@@ -123,7 +123,7 @@ def _made(algorithm: str | Algorithm | type[Algorithm]) -> tuple[Algorithm, str]
         made = called(f"algorithm {name!r}", made)
     if not isinstance(made, Algorithm):
         raise Error(
-            f"algorithm {name!r} gives {shown(made)}; it must be a class derived from "
+            f"algorithm {name!r} gives {shown(made)}, but must be a class derived from "
             "fedlib.Algorithm, a function that makes a method, or a method"
         )
     return made, name
@@ -135,15 +135,15 @@ def hyperparameters(
 ) -> dict[str, Any]:
     """The hyperparameters of an algorithm and their defaults.
 
-    They are the fields of the method and of its parts, by their names, but ``client_lr`` and
-    ``server_lr`` for the ``lr`` of client and server. Fields of the client optimizer that the
-    server has, too, are ``client_momentum`` and so on. Where the method has a base optimizer,
-    ``base`` is its name, and the fields of all bases are known.
+    They are the fields of the method and of its parts, by their names. Only the ``lr`` of client
+    and server are ``client_lr`` and ``server_lr``, and a field of the client optimizer that the
+    server has too is ``client_momentum`` and so on. If the method has a base optimizer, ``base`` is
+    its name, and the fields of all bases are known.
 
     Args:
         algorithm: for instance ``"fedadam"``, a method, or a class of methods.
-        client_optimizer: adds that optimizer's own, for instance ``momentum`` of ``"sgdm"``;
-            default those of the method's own.
+        client_optimizer: adds the fields of this optimizer, for instance ``momentum`` of
+            ``"sgdm"``. Default: the method's client optimizer.
 
     Raises:
         Error: unknown algorithm or client optimizer, or one that has no meaning in the algorithm.
@@ -157,9 +157,9 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     """An algorithm with hyperparameters in the papers' words.
 
     Args:
-        algorithm: one of :data:`METHODS`, ``"MODULE:NAME"`` of the user's (a method, or a class or
+        algorithm: one of :data:`METHODS`, ``"MODULE:NAME"`` of your own (a method, or a class or
             function that makes one without arguments), a method, or a class of methods.
-        **values: hyperparameters; see :func:`hyperparameters` for the names and defaults.
+        **values: hyperparameters. :func:`hyperparameters` lists their names and defaults.
 
     Raises:
         Error: unknown name, unknown key, a value of the wrong type or out of its range.
@@ -198,7 +198,7 @@ def require_override(name: str, key: str, known: Iterable[str]) -> None:
     """Require a hyperparameter that a method has.
 
     Raises:
-        Error: another one, which may be meant as a keyword.
+        Error: the method has no such hyperparameter. The message names keywords that may be meant.
     """
     if key not in (known := list(known)):
         owners = [
@@ -215,7 +215,7 @@ def require_override(name: str, key: str, known: Iterable[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where an override belongs: a field of the method (part ``""``) or of one of its parts."""
+    """The place of an override: a field of the method (part ``""``) or of one of its parts."""
 
     part: str
     field: str
@@ -224,7 +224,7 @@ class _Place:
 
 
 def _client(method: Any, name: str | None) -> clients.ClientOptimizer:
-    """The client optimizer of this name, with a method's own numbers where it is of that kind."""
+    """The client optimizer of this name. The method's own numbers stay if it has the same class."""
     own: clients.ClientOptimizer = method.client
     kind = type(own) if name is None else CLIENT_OPTIMIZERS[name]
     return own if type(own) is kind else kind()
@@ -234,8 +234,8 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
     """The places of a method's hyperparameters, by override key.
 
     Args:
-        name: of the method, for the error.
-        client_optimizer: in place of the method's own.
+        name: the method's name in errors.
+        client_optimizer: replaces the method's client optimizer.
     """
     if client_optimizer is not None:
         require_known("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
@@ -272,6 +272,6 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
     elif client_optimizer not in (None, "sgd"):
         raise Error(
             f"client_optimizer is {client_optimizer!r}, but {name} defines the clients' steps "
-            "itself; leave client_optimizer out"
+            "itself: leave client_optimizer out"
         )
     return places

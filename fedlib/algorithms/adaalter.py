@@ -21,19 +21,20 @@ class AdaAlter(OwnSteps):
 
         y <- y - client_lr g / sqrt(B_t + k eps^2),    a <- a + g^2,
 
-    where k eps^2 stands for the squares that B_t has not seen yet. The server averages both::
+    The term k eps^2 replaces the squares that B_t has not seen yet. The server averages both::
 
         x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t),    B_{t+1} = sum_i p_i a_i,
 
-    with B_0 = v0. This is FedOpt with an SGD server and a client optimizer whose accumulator is
-    averaged and sent on, which doubles the communication (FedOpt, B.3). FedOpt describes it in
-    words. The formulas are the method's own if all weights are equal and ``server_lr`` is 1.
+    starting from B_0 = v0. This is FedOpt with an SGD server and a client optimizer whose
+    accumulator is averaged and sent on, which doubles the communication (FedOpt, B.3). FedOpt
+    describes it in words. The formulas are Xie et al.'s if all weights are equal and ``server_lr``
+    is 1.
 
     Args:
         client_lr: learning rate of the clients.
         server_lr: server learning rate.
-        eps: the placeholder for a step's gradient.
-        v0: the accumulator at the start, B_0.
+        eps: replaces a step's gradient that B_t has not seen.
+        v0: the initial accumulator B_0.
         client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
 
     Example:

@@ -34,21 +34,21 @@ class AdaFedAdam(LocalTraining):
         x <- x - C lr (m / (1 - c_m)) / (sqrt(v / (1 - c_v)) + eps)
 
     If the paper and the code differ, the default follows the meaning of the text and the code.
-    ``form`` ``"printed"`` takes Algorithm 1 by the letter: the step is lr, not C lr, and v is
-    divided by 1 - c_m. ``relative_loss=False`` weights by F_k(x_t)^alpha as the code does, not by
-    I_k. The code scales the step by C only after the sixth round. Here it always does. C, which the
-    paper takes to be at least 1, is kept above 0.1.
+    ``form="printed"`` takes Algorithm 1 literally: the step is lr, not C lr, and v is divided by
+    1 - c_m. ``relative_loss=False`` weights by F_k(x_t)^alpha as the code does, not by I_k. The
+    code scales the step by C only after the sixth round. Here it always does. C, which the paper
+    takes to be at least 1, is kept above 0.1.
 
     A client that did not move, or whose gradient is zero, has no direction to report and counts for
-    nothing. Losses must not be negative. A negative one counts as 0. If a model has running
-    statistics, F_k(x_0) of a client that comes later is with those of its first round.
+    nothing. Losses must not be negative. A negative loss counts as 0. If a model has running
+    statistics, F_k(x_0) uses the statistics of the client's first round.
 
     Args:
-        lr: server learning rate eta. 1e-3, centralised Adam's default, in the paper.
+        lr: server learning rate eta. The paper uses 1e-3, the default of centralised Adam.
         beta1, beta2: 0.9 and 0.999 in the paper.
-        eps: in the denominator; not printed, 1e-8 in the code.
-        alpha: fairness. 0 is without, the paper recommends 1 to 4.
-        client: the client optimizer. Any that has a learning rate eta_k.
+        eps: added to the denominator. The paper does not give it. The code uses 1e-8.
+        alpha: exponent of the fairness weights. 0 switches them off. The paper recommends 1 to 4.
+        client: the client optimizer. It must have a learning rate eta_k.
         objective, client_schedule: see :class:`fedlib.FedOpt`.
 
     Example:
@@ -78,7 +78,7 @@ class AdaFedAdam(LocalTraining):
         if not self.client.takes_lr:
             raise Error(
                 "AdaFedAdam compares the clients' updates with their learning rate, but "
-                f"{type(self.client).__name__} has none; use one that has, such as SGD"
+                f"{type(self.client).__name__} has none: use one that has, such as SGD"
             )
         require(self.client.lr > 0, "client_lr", self.client.lr, "a finite number > 0")
 
@@ -102,7 +102,7 @@ class AdaFedAdam(LocalTraining):
     def client_final(self, server: State, state: State) -> State:
         delta, norm = state["x"] - server["x"], state["measured"]["norm"]
         length = torch.linalg.vector_norm(delta, dim=-1, keepdim=True)
-        # A client that did not move, or has no gradient, has no direction: its weight is 0.
+        # A client that did not move, or has no gradient, has no direction, so its weight is 0.
         directed = (length > 0) & (norm > 0)
         e = torch.where(directed, length, 1) / torch.where(directed, norm, 1)
         certainty = (e / state["lr"]).log() + 1
@@ -126,5 +126,5 @@ class AdaFedAdam(LocalTraining):
         lr, c = (C * self.lr, c_v) if self.form == "code" else (self.lr, c_m)
         x = server["x"] - lr * (m / (1 - c_m)) / ((v / (1 - c)).sqrt() + self.eps)
         new = {"x": x, "x0": server["x0"], "m": m, "v": v, "c_m": c_m, "c_v": c_v}
-        # Where nobody has a direction, nothing changes.
+        # If nobody has a direction, nothing changes.
         return {name: torch.where(known, new[name], server[name]) for name in new}

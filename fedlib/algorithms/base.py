@@ -3,24 +3,24 @@
 All are pure functions on tensors, written for ONE client whose parameters are a vector ``x [P]``.
 The engine calls them with leading axes, clients ``M`` and configurations ``C``: a server vector is
 ``[C, P]``, a client vector ``[M, C, P]``, a client scalar ``[M, 1, 1]``, a hyperparameter ``[C,
-1]``; plain arithmetic broadcasts them. Reductions over the parameters are over the last axis with
+1]``. Plain arithmetic broadcasts them. Reductions over the parameters are over the last axis with
 ``keepdim=True``.
 
 A round, for the clients of the cohort that have examples:
 
-1. ``remembers``: clients that take part for the first time ``client_enroll``;
-2. ``measures``: each client evaluates its whole data with ``client_measure``, and the server takes
-   the mean of their reports in ``server_measured``;
-3. ``client_init``, ``client_step`` for every local step, ``client_final``. ``remembers``: then
-   ``client_remember``;
+1. If ``remembers``: ``client_enroll`` for clients that take part for the first time.
+2. If ``measures``: each client evaluates its whole data with ``client_measure``, and the server
+   takes the mean of their reports in ``server_measured``.
+3. ``client_init``, ``client_step`` for every local step, and ``client_final``. If ``remembers``:
+   then ``client_remember``.
 4. ``server_update`` with the weighted mean of the reports.
 
 The server's random numbers from torch, NumPy or Python are a function of the run's seed and the
 round, the same for all configurations. Clients draw by ``batch.keys``, or by ``client.keys``, see
-:mod:`fedlib.randomness`. Other draws of theirs are refused.
+:mod:`fedlib.randomness`. Any other draw on a client raises an error.
 
-A method knows the parameters' places in ``x`` by ``self.layout``, and in the server's functions the
-round by ``self.progress``.
+A method finds the parameters' places in ``x`` in ``self.layout``, and the server's functions find
+the round in ``self.progress``.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ValueAndGrad(Protocol):
 
         Args:
             draw: evaluations of one batch with the same ``draw`` share their dropout masks.
-            extra: a term of the local objective that is a function of the model's features. The
-                returned loss is without it, the gradient with it.
+            extra: a term of the local objective that is a function of the model's features. It is
+                in the returned gradient but not in the returned loss.
         """
 
     def descend(
@@ -61,21 +61,21 @@ class ValueAndGrad(Protocol):
 
         Args:
             lr: broadcasts to ``[..., 1]``.
-            out: where to write, for instance ``x`` itself. Default: a new tensor.
+            out: the tensor to write to, for instance ``x`` itself. Default: a new tensor.
         """
 
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The model's features ``[..., B, F]`` at ``x``, without dropout and without a graph."""
 
     def reduce(self, values: Tensor, batch: Any) -> Tensor:
-        """What per-example values ``[..., B]`` come to in the loss of the batch, ``[..., 1]``."""
+        """Reduce per-example values ``[..., B]`` as the loss reduces them, to ``[..., 1]``."""
 
 
 class FullBatch(Protocol):
     """The loss ``[..., 1]`` and gradient ``[..., P]`` of a client at ``x`` on all of its data.
 
-    The exact local objective: no dropout and no augmentation. If the task sums over a batch, it is
-    in units of one batch (the mean over examples times the batch size).
+    This is the exact local objective, without dropout and augmentation. If the task sums over a
+    batch, it is in units of one batch (the mean over examples times the batch size).
     """
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -86,7 +86,7 @@ class FullBatch(Protocol):
 
 @dataclass(frozen=True)
 class Client:
-    """A client's knowledge when a round starts.
+    """The information that a client has when a round starts.
 
     Attributes:
         examples: its number of training examples n_i, a scalar.
@@ -95,10 +95,10 @@ class Client:
         rounds: how many rounds the run has.
         cohort: how many clients take part in a round.
         population: how many clients there are.
-        memory: what it kept from its last round (``client_enroll``, ``client_remember``).
-        measured: what it kept of ``client_measure`` in this round. Nothing in halves.
-        number: which client of the task it is, from 0. A whole number in a scalar's shape.
-        key: of this run and round. :attr:`keys` are the client's.
+        memory: its memory from its last round (``client_enroll``, ``client_remember``).
+        measured: its own part of ``client_measure`` in this round. Empty if ``halves``.
+        number: the client's number in the task, from 0, in a scalar's shape.
+        key: the key of this run and round. :attr:`keys` are the client's.
     """
 
     examples: Tensor
@@ -116,15 +116,15 @@ class Client:
     def keys(self) -> Tensor:
         """Keys, int64 scalars, for draws of this client in this round.
 
-        As a field of its state they serve in ``client_final``, for instance
-        ``randomness.normal(state["keys"][..., 0], n)``, which is ``[M, 1, n]``.
+        Store them in the client's state to use them in ``client_final``, for instance
+        ``randomness.normal(state["keys"][..., 0], n)`` of shape ``[M, 1, n]``.
         """
         base = torch.full_like(self.number, self.key)
         return randomness.fold(randomness.fold(base, self.number), 4)
 
 
 class Part(NamedTuple):
-    """Where a parameter lies in ``x``: ``x[..., slice]`` has its numbers, in this shape."""
+    """The place of a parameter in ``x``: ``x[..., slice]`` has its numbers, in this shape."""
 
     slice: slice
     shape: tuple[int, ...]
@@ -142,9 +142,9 @@ class Algorithm(Component):
         (2000, 2000)
     """
 
-    # Of the model that trains: a parameter's name -> where it lies in ``x``.
+    # The places of the trained model's parameters in ``x``, by name.
     layout: ClassVar[Mapping[str, Part]] = {}
-    # In the server's functions: the round that is on, from 0, and how many there are.
+    # The current round, from 0, and the number of rounds, for the server's functions.
     progress: ClassVar[tuple[int, int]] = (0, 1)
 
     @property
@@ -175,7 +175,7 @@ class Algorithm(Component):
     @property
     def single_reports(self) -> bool:
         """Whether :meth:`server_update` gets the clients' reports ``[M, C, .]`` themselves, in the
-        order of the clients' numbers, in place of their weighted mean: for a median, say.
+        order of the clients' numbers, instead of their weighted mean. A median needs this.
         """
         return False
 
@@ -195,7 +195,7 @@ class Algorithm(Component):
     def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
         """A client's measurements on all of its data before local work: (kept, sent).
 
-        What it keeps is ``client.measured`` in :meth:`client_init`. What it sends is averaged with
+        ``client.measured`` in :meth:`client_init` is the kept part. The sent part is averaged with
         the clients' weights for :meth:`server_measured`.
         """
         raise undefined(self, "client_measure")
@@ -223,12 +223,12 @@ class Algorithm(Component):
     def server_update(self, server: State, mean: State) -> State:
         """The server's state after a round, from the weighted mean of the clients' reports.
 
-        With :attr:`single_reports` from all of them.
+        With :attr:`single_reports` ``mean`` holds all reports instead.
         """
         raise undefined(self, "server_update")
 
     def client_model(self, server: State, memory: State) -> Tensor:
-        """The parameters ``[.., P]`` that a client uses itself, of what it remembers.
+        """The parameters ``[.., P]`` that a client itself uses, from its memory.
 
         If a method defines it, histories have the clients' metrics on their own test data as the
         split ``personal``. A client that never took part uses the server's parameters.
@@ -239,8 +239,8 @@ class Algorithm(Component):
     def communication(self, size: int) -> tuple[int, int]:
         """Floats that one training client receives and sends in a round, for ``size`` parameters.
 
-        What is sent in any case counts. Numbers per client that do not grow with the model (a
-        loss, a norm) do not. Of all examples in one place nothing is sent.
+        Everything that is always sent counts. Numbers per client that do not grow with the model (a
+        loss, a norm) do not. If all examples are in one place, nothing is sent.
         """
         return (0, 0) if self.pooled else (size, size)
 

@@ -13,9 +13,9 @@ from fedlib.errors import Error, require
 def clients_for_budget(method: Algorithm, budget: float) -> int:
     """Clients per round whose sending and receiving costs at most ``budget`` model sizes.
 
-    Mime's Table 2 gives each method 40 model sizes a round (Stack Overflow: 100), which FedAvg
-    spends on 20 (50) clients. How the paper counts is not printed. A client costs what its method
-    says in ``communication``; where the cohort is split in halves (``split=True``), the mean of
+    Mime's Table 2 gives each method 40 model sizes a round (Stack Overflow: 100). FedAvg spends
+    them on 20 (50) clients. The paper does not say how it counts. Here the cost of a client is its
+    method's ``communication``. If the cohort is split in halves (``split=True``), it is the mean of
     both halves, which ``lean=True`` makes cheaper.
 
     Args:
@@ -23,7 +23,7 @@ def clients_for_budget(method: Algorithm, budget: float) -> int:
         budget: floats of all clients of a round, up and down, in model sizes.
 
     Raises:
-        Error: a method that sends nothing, or a budget that does not pay for its least cohort.
+        Error: the method sends nothing, or the budget is too small for its smallest cohort.
 
     Example:
         >>> import fedlib
@@ -37,11 +37,11 @@ def clients_for_budget(method: Algorithm, budget: float) -> int:
     if method.halves:
         cost = (cost + sum(method.measure_communication(1))) / 2
     if cost == 0:
-        raise Error(f"{type(method).__name__} sends nothing; any budget pays for all clients")
+        raise Error(f"{type(method).__name__} sends nothing, so any budget pays for all clients")
     clients, least = int(budget / cost), 2 if method.halves else 1
     if clients < least:
         raise Error(
-            f"budget is {budget:g}; {type(method).__name__} needs at least {least * cost:g} model "
-            f"sizes, for {least} client{'s' if least > 1 else ''}"
+            f"budget is {budget:g}, but {type(method).__name__} needs at least {least * cost:g} "
+            f"model sizes, for {least} client{'s' if least > 1 else ''}"
         )
     return clients

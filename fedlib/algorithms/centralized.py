@@ -17,8 +17,9 @@ from fedlib.optimizers import mime as bases
 class LibraryAdagrad(bases.Adagrad):
     """Adagrad as libraries have it: v <- v + g^2 comes before the step g / (sqrt(v) + eps).
 
-    The defaults are torch.optim.Adagrad's with FedOpt's initial accumulator. A step is not linear
-    in g, so this is no base of Mime's, in which a weight whose first gradient is 0 steps g / eps.
+    The defaults are those of torch.optim.Adagrad with FedOpt's initial accumulator. Mime cannot use
+    it as a base, as its step is not linear in g. In Mime's Adagrad a weight whose first gradient is
+    0 steps g / eps.
     """
 
     eps: Positive = 1e-10
@@ -33,18 +34,18 @@ class LibraryAdagrad(bases.Adagrad):
 
 @dataclass(frozen=True)
 class Centralized(OwnSteps):
-    """x <- x - client_lr U(g, s), s <- V(g, s), g on one batch of all clients' data.
+    """x <- x - client_lr U(g, s), s <- V(g, s), with g on one batch of all clients' data.
 
-    One client holds everything (:meth:`fedlib.Task.centralized`). A round is its
-    ``local_epochs`` passes or ``local_steps`` batches, of the federated task's batch size as in
-    FedOpt (D.3). S lives on from step to step and from round to round. Nothing is sent.
+    One client holds everything (:meth:`fedlib.Task.centralized`). A round consists of
+    ``local_epochs`` passes or ``local_steps`` batches of the federated task's batch size, as in
+    FedOpt (D.3). The state s is kept from step to step and from round to round. Nothing is sent.
 
-    The bases are Mime's, with U before V, so Mime with one full-batch step is exactly this; but
-    ``base="adagrad"`` by name is torch.optim.Adagrad with an initial accumulator of 0.1, and
-    ``fedlib.base.Adagrad()`` Mime's. FedOpt trained with library optimizers, whose Adam and Yogi,
-    too, put g into v before the step and correct the bias. These differ in the first steps alone.
-    Mime's Adagrad does not forget them. Momentum here is (1 - beta) g + beta m: a rate 1 / (1 -
-    beta) times as large as torch.optim.SGD's does the same.
+    The bases are Mime's, with U before V, so Mime with one full-batch step is exactly this. One
+    base differs by name: ``base="adagrad"`` is torch.optim.Adagrad with an initial accumulator of
+    0.1, and ``fedlib.base.Adagrad()`` is Mime's. FedOpt trained with library optimizers. Their Adam
+    and Yogi also put g into v before the step and correct the bias. For these two the difference
+    fades after the first steps, for Mime's Adagrad it does not. Momentum here is (1 - beta) g +
+    beta m, so it needs a rate 1 / (1 - beta) times as large as torch.optim.SGD.
 
     Args:
         base: the base optimizer, for instance ``fedlib.base.Yogi(eps=1e-3)``.

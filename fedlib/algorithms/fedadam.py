@@ -10,6 +10,6 @@ def fedadam() -> FedOpt:
     """m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
     x <- x - server_lr m^ / (sqrt(v^) + tau), with the pseudo-gradient g = -sum_i p_i (x_i - x_t).
 
-    Hyperparameters are the clients' ``client_lr`` and those of :class:`fedlib.server.Adam`.
+    Hyperparameters are the clients' ``client_lr`` and the fields of :class:`fedlib.server.Adam`.
     """
     return FedOpt(server=servers.Adam(lr=0.01))

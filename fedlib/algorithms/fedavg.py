@@ -7,8 +7,8 @@ from fedlib.optimizers import server as servers
 
 
 def fedavg() -> FedOpt:
-    """x_{t+1} = x_t + server_lr * sum_i p_i (x_i - x_t). FedOpt, Algorithm 3, at ``server_lr = 1``.
+    """x_{t+1} = x_t + server_lr * sum_i p_i (x_i - x_t).
 
-    That server rate gives the mean of the clients' models.
+    With ``server_lr = 1`` this is the mean of the clients' models. Source: FedOpt, Algorithm 3.
     """
     return FedOpt(server=servers.SGD(lr=1.0))

@@ -1,4 +1,4 @@
-"""FedNova: local updates normalised by what they accumulate (Wang et al., 2020)."""
+"""FedNova: local updates, each divided by the length of its local training (Wang et al., 2020)."""
 
 from __future__ import annotations
 
@@ -25,37 +25,38 @@ class FedNova(OwnSteps):
 
         x_{t+1} = x_t - server_lr * tau_eff * sum_i p_i (x_t - x_i) / ||a_i||_1
 
-    ||a_i||_1 is followed step by step: it is what the same steps accumulate from gradients that
-    are all 1, in units of client_lr. So plain steps add 1. Momentum adds n with n <- momentum n +
-    1. A proximal term makes a <- (1 - client_lr mu) a + 1. The authors' code counts double if
-    momentum and mu meet. Here n <- momentum n + 1 - client_lr mu a, a <- a + n, which is exact (as
-    long as no a_{i,k} is negative, that is, for client_lr mu well below 1).
+    ||a_i||_1 is computed along with the steps: the same steps would accumulate it from gradients
+    that are all 1, in units of client_lr. So plain steps add 1. Momentum adds n with n <-
+    momentum n + 1. A proximal term makes a <- (1 - client_lr mu) a + 1. The authors' code counts
+    double if momentum and mu meet. Here n <- momentum n + 1 - client_lr mu a, a <- a + n, which is
+    exact (as long as no a_{i,k} is negative, that is, for client_lr mu well below 1).
 
-    tau_eff = sum_i p_i ||a_i||_1 of the steps without their proximal term: sum_i p_i ||a_i||_1 for
-    mu = 0 and sum_i p_i tau_i with mu and no momentum, both as in the authors' code.
+    tau_eff = sum_i p_i ||a_i||_1, with the ||a_i||_1 of the steps without their proximal term. For
+    mu = 0 this is the same ||a_i||_1, and with mu and no momentum it is sum_i p_i tau_i. Both are
+    as in the authors' code.
 
-    With ``momentum_state="client"`` a client takes its u up again in its next round. FedNova's
-    authors do not: their code sets u, n and a to 0 after every round. Here n and a still start at
-    0, so ||a_i||_1 counts, by the same recurrences, what this round's gradients contribute. The
-    part of x_t - x_i from the u of earlier rounds is divided by it, but not counted in it.
+    With ``momentum_state="client"`` a client keeps its u for its next round. The code of FedNova's
+    authors does not: it sets u, n and a to 0 after every round. Here n and a still start at 0, so
+    ||a_i||_1 counts the contributions of this round's gradients, by the same recurrences. The part
+    of x_t - x_i from the u of earlier rounds is divided by it, but not counted in it.
 
     With ``nesterov_count="heavy_ball"`` the steps of Nesterov's momentum are counted as if they
-    were heavy ball's, as in the authors' code: a <- a + n, where a Nesterov step adds 1 - client_lr
-    mu a + momentum n. Clients with few steps then count for more.
+    were steps of heavy ball, as in the authors' code: a <- a + n. A Nesterov step really adds 1 -
+    client_lr mu a + momentum n. Clients with few steps then count for more.
 
-    With equally many plain steps on every client this is FedAvg. Clients that take no step count
-    as an update of zero.
+    If every client takes the same number of plain steps, this is FedAvg. A client that takes no
+    step counts as an update of zero.
 
     Args:
         client_lr: learning rate of the clients' SGD, eta_l.
         server_lr: factor on the server's step. 1 in the paper.
-        momentum: of the clients' SGD.
+        momentum: momentum of the clients' SGD.
         mu: weight of the clients' proximal term mu/2 ||x - x_t||^2.
-        nesterov: Nesterov's momentum on the clients.
-        momentum_state: ``"round"`` or ``"client"``: whether u starts at 0 in every round or only in
-            a client's first.
-        nesterov_count: ``"exact"`` or ``"heavy_ball"``: as what the steps of Nesterov's momentum
-            are counted in ||a_i||_1.
+        nesterov: whether clients use Nesterov's momentum.
+        momentum_state: with ``"round"`` u starts at 0 in every round, with ``"client"`` only in a
+            client's first.
+        nesterov_count: whether ||a_i||_1 counts steps of Nesterov's momentum as they are
+            (``"exact"``) or as steps of heavy ball (``"heavy_ball"``).
         client_schedule: factor on the client learning rate per round. See :class:`fedlib.FedOpt`.
 
     Example:
@@ -113,7 +114,7 @@ class FedNova(OwnSteps):
         return {**state, "loss": loss, "x": x, "u": u, "a": a, "n": n}
 
     def direction(self, u: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        """The new momentum and the step's direction, of vectors or of the scalars that count."""
+        """The new momentum and the step's direction, for vectors and for the scalars that count."""
         u = self.momentum * u + g
         return u, g + self.momentum * u if self.nesterov else u
 

@@ -26,12 +26,13 @@ class FedOpt(LocalTraining):
     Args:
         client: the client optimizer, for instance ``fedlib.client.SGD(lr=0.1)``.
         server: the server optimizer, for instance ``fedlib.server.Adam(lr=0.01)``.
-        objective: the local objective. ``fedlib.Proximal(mu)`` makes it FedProx's and
-            ``fedlib.Moon(mu)`` MOON's.
+        objective: the local objective. ``fedlib.Proximal(mu)`` gives FedProx and
+            ``fedlib.Moon(mu)`` gives MOON.
         client_schedule: factor on the client learning rate per round: ``"constant"``,
-            ``"exp_decay"`` (FedOpt E.6), ``"exp_decay_thirds"`` (that for any number of rounds),
-            ``"step_decay"``, or a function of the round, from 0, and of how many there are. Runs of
-            a function are stored only if it has a ``version``, as classes of yours.
+            ``"exp_decay"`` (FedOpt E.6), ``"exp_decay_thirds"`` (the same for any number of
+            rounds), ``"step_decay"``, or a function of the round, from 0, and of the number of
+            rounds. Runs with a function are stored only if it has a ``version``, as for your own
+            classes.
         server_schedule: the same for the server's learning rate.
 
     Example:
@@ -52,9 +53,10 @@ class FedOpt(LocalTraining):
         require_schedule("server_schedule", self.server_schedule)
 
     def program(self) -> str:
-        """The structure without the server's: servers may differ where the clients' work is one.
+        """The structure without the server, as clients' work is the same under every server.
 
-        Where a class is the user's, they may not: it may draw random numbers, or read its server.
+        If a class is the user's, the server is part of it: the class may draw random numbers, or
+        read its server.
         """
         return (self if self.versions() else replace(self, server=servers.SGD())).structure()
 

@@ -8,5 +8,5 @@ from fedlib.optimizers import server as servers
 
 
 def fedprox() -> FedOpt:
-    """Local steps on F_i(x) + mu/2 ||x - x_t||^2, then FedAvg's server step. Mu = 0 is FedAvg."""
+    """Local steps on F_i(x) + mu/2 ||x - x_t||^2, then FedAvg's server step. mu = 0 is FedAvg."""
     return FedOpt(server=servers.SGD(lr=1.0), objective=Proximal(mu=0.01))

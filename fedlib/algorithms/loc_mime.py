@@ -11,16 +11,16 @@ from fedlib.algorithms.mime import Mime
 
 @dataclass(frozen=True)
 class LocMime(Mime):
-    """The ablation that shows why Mime freezes its state: worse, the paper finds (Figure 1).
+    """An ablation of Mime's frozen state. The paper finds that it is worse (Figure 1).
 
     A client starts with the server's s and steps::
 
         g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,    y <- y - client_lr U(g_i, s_i),
         s_i <- V(g_i, s_i).
 
-    After the round its s_i is forgotten. The server's is V(c, s), as in :class:`Mime`. The paper
-    does not say which gradient updates s_i: here the corrected one, which is also the one stepped
-    along. With ``SGD`` as base this is Mime.
+    After the round s_i is dropped. The server's state becomes V(c, s), as in :class:`Mime`. The
+    paper does not say which gradient updates s_i. Here it is the corrected gradient, which the
+    client also steps along. With ``SGD`` as base this is Mime.
 
     Example:
         >>> import fedlib

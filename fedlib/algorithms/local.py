@@ -1,4 +1,4 @@
-"""Local training: by a client optimizer on a local objective, or by steps of a method's own."""
+"""Local training: a client optimizer on a local objective, or steps that a method defines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedlib.optimizers.schedules import Schedule, factor, require_schedule
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining(Algorithm):
-    """Base of methods whose clients start at x_t and train with an optimizer of their own.
+    """Base of methods whose clients start at x_t and train with a client optimizer.
 
     Attributes:
         client: the client optimizer.
@@ -35,7 +35,7 @@ class LocalTraining(Algorithm):
         if self.client_schedule != "constant" and not self.client.takes_lr:
             raise Error(
                 f"client_schedule is {self.client_schedule!r}, but {type(self.client).__name__} "
-                "has no learning rate to schedule; allowed: 'constant'"
+                "has no learning rate to schedule (allowed: 'constant')"
             )
 
     @property
@@ -49,7 +49,7 @@ class LocalTraining(Algorithm):
     def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
         memory: State = {}
         if self.objective.remembers:
-            # Before its first round a client has no model of its own; "seen" says whether it has.
+            # Before its first round a client has no model of its own. "seen" says whether it has.
             memory = {"previous": server["x"], "seen": 0 * client.examples}
         if self.client.remembers:
             memory["optimizer"] = self.client.init(server["x"])
@@ -69,8 +69,8 @@ class LocalTraining(Algorithm):
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         if self.objective.plain and self.client.descends:
-            # Before its first step x is the server's; after it, the client's own to write over. A
-            # class of the user's may hold it still.
+            # Before its first step x is the server's. After it, the client may overwrite its own x,
+            # unless a class of the user's may still hold it.
             x = state["x"]
             held = x.data_ptr() == state["anchor"].data_ptr() or self.of_user
             out = None if held else x
@@ -85,7 +85,7 @@ class LocalTraining(Algorithm):
             return value, grad
 
         _, x, optimizer = self.client.step(state["x"], state["optimizer"], oracle, state["lr"])
-        # An optimizer asks first where it stands.
+        # Every optimizer evaluates its current point first.
         return {**state, "x": x, "optimizer": optimizer, "loss": losses[0]}
 
     def client_final(self, server: State, state: State) -> State:
@@ -116,5 +116,5 @@ class OwnSteps(Algorithm):
         require_schedule("client_schedule", self.client_schedule)
 
     def rate(self, client: Client) -> float:
-        """The clients' learning rate in this round. A tensor where ``client_lr`` is one."""
+        """The clients' learning rate in this round. It is a tensor if ``client_lr`` is one."""
         return factor(self.client_schedule, client.round, client.rounds) * self.client_lr

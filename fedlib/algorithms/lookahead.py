@@ -1,4 +1,4 @@
-"""Lookahead on clients: any inner optimizer, an outer step of its own rate (FedOpt, B.3)."""
+"""Lookahead on clients: any inner optimizer, and an outer step with its own rate (FedOpt, B.3)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Lookahead(FedOpt):
     """FedOpt with an SGD server: x_{t+1} = x_t + server.lr sum_i p_i (y_i - x_t).
 
     Lookahead (Zhang et al., 2019) takes k steps of an inner optimizer from its slow weights x and
-    moves them a fraction alpha = ``server.lr`` toward the result y. With one client this is it.
-    FedOpt (B.3) spreads it over clients with an adaptive inner optimizer as client optimizer, and
-    says that the optimizer's accumulators travel with the model: the server averages them as it
-    averages the models, and the next cohort starts from the mean. An inner optimizer with one
-    vector of state (SGDM, Adagrad) thus doubles the communication, and Adam's two triple it. SGD
-    has none, which leaves FedAvg with server rate alpha.
+    moves them a fraction alpha = ``server.lr`` toward the result y. With one client the two are the
+    same. FedOpt (B.3) spreads it over clients with an adaptive inner optimizer as client optimizer,
+    and says that the optimizer's accumulators travel with the model. The server averages them as it
+    averages the models, and the next cohort starts from the mean. So an inner optimizer with one
+    vector of state (SGDM, Adagrad) doubles the communication, and Adam with two triples it. SGD has
+    no state, so Lookahead with SGD is FedAvg with server rate alpha.
 
     Args:
         client: the inner optimizer.
         server: ``fedlib.server.SGD(lr=alpha)``.
         objective, client_schedule: see :class:`fedlib.FedOpt`.
-        reset: start the inner optimizer afresh every round instead: FedOpt without additions.
+        reset: whether the inner optimizer starts afresh every round, as in plain FedOpt.
 
     Example:
         >>> import fedlib
@@ -50,7 +50,7 @@ class Lookahead(FedOpt):
         if self.client.remembers:
             raise Error(
                 "momentum_state is 'client', but Lookahead sends the clients' momentum to the "
-                "server; allowed: 'round'"
+                "server (allowed: 'round')"
             )
 
     def server_init(self, params: Tensor) -> State:
@@ -76,5 +76,5 @@ class Lookahead(FedOpt):
 
 
 def lookahead() -> Lookahead:
-    """:class:`Lookahead` with SGD inside. Its authors take 0.5 as the outer rate, ``server_lr``."""
+    """:class:`Lookahead` with SGD inside. Its authors use an outer rate ``server_lr`` of 0.5."""
     return Lookahead(server=servers.SGD(lr=0.5))

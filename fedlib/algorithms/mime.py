@@ -14,23 +14,23 @@ from fedlib.optimizers import mime as bases
 
 @dataclass(frozen=True)
 class Mime(TwoPhase):
-    """A base optimizer (U, V) whose state s is the server's, frozen during the local steps.
+    """A base optimizer (U, V) with state s on the server, frozen during the local steps.
 
     Each round, with c = sum_i p_i grad F_i(x_t) over the cohort, clients start at y = x_t and
     step::
 
         g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,    y <- y - client_lr U(g_i, s),
 
-    both gradients on the same batch b and with the same dropout masks. Then s <- V(c, s), with c
-    at the old x_t, and x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t).
+    with both gradients on the same batch b and with the same dropout masks. Then the server sets
+    s <- V(c, s), with c at the old x_t, and x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t).
 
     Source: Mime, Algorithm 1, with the means weighted by examples (section 3, end). Its published
-    code (fedjax) takes the same clients for c and for training, too. It takes c with dropout on,
+    code (fedjax) also takes the same clients for c and for training. It takes c with dropout on,
     and has other U and V, see :mod:`fedlib.optimizers.mime`. If v would be 0 in the first U, s
-    begins as V(c, s) of the first round's c, which clients send in any case.
+    starts as V(c, s) with the first round's c, which clients send in any case.
 
-    With one full-batch step this is the base optimizer on the cohort's loss: :class:`Centralized`
-    if all clients take part.
+    With one full-batch step this is the base optimizer on the cohort's loss, and
+    :class:`Centralized` if all clients take part.
 
     Args:
         base: the base optimizer, for instance ``fedlib.base.Adam(eps=1e-3)``.

@@ -15,29 +15,30 @@ from fedlib.component import Decay
 
 @dataclass(frozen=True)
 class MimeMVR(TwoPhase):
-    """Mime over STORM's momentum, which estimates grad F(x_t) with little variance and bias.
+    """Mime with STORM's momentum, which estimates grad F(x_t) with little variance and bias.
 
     With G(x) = sum_i p_i grad F_i(x) over the cohort of round t and beta = ``momentum``, the server
     forms, before the local steps::
 
         m_t = (1 - beta) G(x_t) + beta (m_{t-1} + G(x_t) - G(x_{t-1})),    m_0 = G(x_0),
 
-    both gradients by the same clients, so that m_t belongs to x_t, where the clients start. They
-    step, on the same batch and dropout masks at y and x_t, with c = G(x_t)::
+    with both gradients by the same clients, so that m_t belongs to x_t, the clients' start. With
+    c = G(x_t) they step, on the same batch and dropout masks at y and x_t::
 
         g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,
         y <- y - client_lr ((1 - beta) g_i + beta (m_t + grad F_i(y; b) - grad F_i(x_t; b))).
 
-    Source: Mime, section 4.2 and Theorem IV, whose algorithm stands in an appendix that was not at
-    hand. The update follows from its base, MVR (Cutkosky and Orabona, 2019), and the published code
-    (fedjax) leaves it out. beta = 0 is Mime with SGD, and so is any beta if all clients take part.
+    Source: Mime, section 4.2 and Theorem IV. The algorithm is in an appendix that was not
+    available, so the update follows from its base, MVR (Cutkosky and Orabona, 2019). The published
+    code (fedjax) leaves it out. beta = 0 is Mime with SGD, and so is any beta if all clients take
+    part.
 
     Clients receive x_t, x_{t-1}, m_t and c, and send two gradients and a model.
 
     Args:
         momentum: beta.
         client_lr, server_lr, client_schedule, split, lean: see :class:`TwoPhase`. With ``lean``
-            gradients are for x_t and x_{t-1} alone, and training clients do not receive x_{t-1}.
+            measuring clients receive x_t and x_{t-1} alone, and training clients no x_{t-1}.
 
     Example:
         >>> import fedlib

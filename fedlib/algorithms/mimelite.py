@@ -11,11 +11,11 @@ from fedlib.algorithms.mime import Mime
 
 @dataclass(frozen=True)
 class MimeLite(Mime):
-    """y <- y - client_lr U(grad F_i(y; b), s) with the server's s frozen; then s <- V(c, s).
+    """y <- y - client_lr U(grad F_i(y; b), s) with the server's s frozen, then s <- V(c, s).
 
     c = sum_i p_i grad F_i(x_t) at the old x_t, as in :class:`Mime`. The local gradients are not
     corrected with it. With ``SGD`` as base there is no state, clients send no gradients, ``split``
-    has no effect, and this is FedAvg, as the paper has it (Table 1).
+    has no effect, and this is FedAvg, as in the paper (Table 1).
 
     Source: Mime, Algorithm 1. Its published code (fedjax) differs as in :class:`Mime`.
 

@@ -11,11 +11,11 @@ from fedlib.algorithms.mime_mvr import MimeMVR
 
 @dataclass(frozen=True)
 class MimeLiteMVR(MimeMVR):
-    """MimeMVR with g_i = grad F_i(y; b): clients step::
+    """MimeMVR with g_i = grad F_i(y; b). Clients step::
 
         y <- y - client_lr ((1 - beta) g_i + beta (m_t + g_i - grad F_i(x_t; b))),
 
-    m_t and everything else as in :class:`MimeMVR`. beta = 0 is FedAvg.
+    with m_t and everything else as in :class:`MimeMVR`. beta = 0 is FedAvg.
 
     Example:
         >>> import fedlib

@@ -1,4 +1,4 @@
-"""N-AccAdam: centralised Adam on what N steps of SGD accumulate (AdaFedAdam, Theorem 1)."""
+"""N-AccAdam: centralised Adam on the sum of N steps of SGD (AdaFedAdam, Theorem 1)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fedlib.optimizers.client import adam_state, adam_step
 class NAccAdam(Algorithm):
     """N-AccAdam (Algorithms 3 and 4 of "Accelerating Fair Federated Learning", appendix B).
 
-    Not federated: one client holds all examples. In every round it takes N steps of minibatch SGD
-    from x_t to y. N is the run's ``local_steps``. Then Adam steps along Delta = (x_t - y) /
+    It is not federated: one client holds all examples. In every round it takes N steps of minibatch
+    SGD from x_t to y. N is the run's ``local_steps``. Then Adam steps along Delta = (x_t - y) /
     client_lr::
 
         m <- beta1 m + (1 - beta1) Delta,  v <- beta2 v + (1 - beta2) Delta^2
         x_{t+1} = x_t - server_lr * m^ / (sqrt(v^) + eps)
 
-    with both moments corrected for their bias. N = 1 is Adam itself. This is what FedAdam comes to
-    when all clients' data are alike.
+    with both moments corrected for their bias. N = 1 is Adam itself. FedAdam becomes this method if
+    all clients have the same data.
 
     Args:
         client_lr: learning rate of the SGD steps, eta_s.
         server_lr: learning rate of Adam, eta.
-        beta1, beta2, eps: of Adam.
+        beta1, beta2, eps: hyperparameters of Adam.
 
     Example:
         >>> import fedlib

@@ -34,7 +34,7 @@ class Objective(Component):
 
     @property
     def plain(self) -> bool:
-        """Whether this is the client's loss and nothing else."""
+        """Whether this is the client's own loss and nothing else."""
         return type(self) is Objective
 
     @property
@@ -50,12 +50,12 @@ class Objective(Component):
     def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
         """The objective on one batch, as a function of ``x [..., P]``.
 
-        The reported training loss is the client's own, so that it compares between methods.
+        The reported training loss is the client's own, so that methods can be compared.
 
         Args:
             state: the client's state. ``"anchor"`` is the server's model of this round and
-                ``"memory"`` what the client remembers.
-            batch, value_and_grad: of the local step.
+                ``"memory"`` the client's memory.
+            batch, value_and_grad: arguments of the local step.
         """
 
         def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -103,7 +103,7 @@ class Moon(Objective):
     MOON paper adds a projection head to the model.
 
     Args:
-        mu: weight of the term. 1 in the Delta-SGD paper's commands. 0 gives FedAvg's objective.
+        mu: weight of the term. The Delta-SGD paper's commands use 1. 0 gives FedAvg's objective.
         temperature: 0.5 in both papers' code.
 
     Example:

@@ -20,24 +20,23 @@ TINY = 1e-10
 class QFedAvg(LocalTraining):
     """q-FedAvg ("Fair resource allocation in federated learning", Algorithm 2).
 
-    For each client k of the cohort, F_k its loss at x_t on all of its data, x_k its model after
+    Each client k of the cohort has the loss F_k at x_t on all of its data, the model x_k after
     local training and G_k = L (x_t - x_k)::
 
         Delta_k = F_k^q G_k
         h_k     = q F_k^(q-1) ||G_k||^2 + L F_k^q
         x_{t+1} = x_t - (sum_k Delta_k) / (sum_k h_k)
 
-    Clients count the same, whatever their weights p_k: the paper samples them in proportion to
-    p_k instead, and fedlib, like AdaFedAdam's full participation, uniformly. F_k is 1e-10 larger,
-    as in the authors' code. Losses must not be negative. One that is counts as 0.
+    All clients count the same, whatever their weights p_k. The paper instead samples them in
+    proportion to p_k, and fedlib samples uniformly. F_k is 1e-10 larger, as in the authors' code.
+    Losses must not be negative. A negative loss counts as 0.
 
-    L defaults to 1 / client learning rate, as in the paper and its code. AdaFedAdam's printed
-    "q-FedAvg learning rate 1" is read as L = 1, which its tasks here set: it agrees better with
-    that paper's Table 5.
+    L defaults to 1 / client learning rate, as in the paper and its code. The AdaFedAdam paper gives
+    a "q-FedAvg learning rate 1". Its tasks here set L = 1, as this agrees better with its Table 5.
 
     Args:
-        q: fairness. 0 is FedAvg with equal weights.
-        L: the Lipschitz constant that scales the steps. None for 1 / client learning rate (before
+        q: exponent of the losses. 0 is FedAvg with equal weights.
+        L: the Lipschitz constant that scales the steps. None takes 1 / client learning rate (before
             any schedule).
         client, objective, client_schedule: see :class:`fedlib.FedOpt`.
 
@@ -63,8 +62,8 @@ class QFedAvg(LocalTraining):
             return
         if not self.client.takes_lr:
             raise Error(
-                f"L is None, which stands for 1 / client learning rate, but "
-                f"{type(self.client).__name__} has none; allowed: a number > 0"
+                f"L is None, which means 1 / client learning rate, but "
+                f"{type(self.client).__name__} has none (allowed: a number > 0)"
             )
         rate = self.client.lr
         require(rate > 0, "client_lr (of q-FedAvg without L)", rate, "a finite number > 0")
@@ -84,6 +83,6 @@ class QFedAvg(LocalTraining):
         return {"delta": F**self.q * gradient, "h": h}
 
     def server_update(self, server: State, mean: State) -> State:
-        # Where the run's type holds no power of so small losses, there is nothing left to learn.
+        # If the run's type cannot represent the power of losses so small, nothing is left to learn.
         none = mean["h"] == 0
         return {"x": server["x"] - torch.where(none, 0, mean["delta"] / mean["h"])}

@@ -22,25 +22,25 @@ class Scaffold(OwnSteps):
 
         c_i^+ = c_i - c + (x_t - y_i) / (K_i client_lr),
 
-    the mean of its gradients along the way. The server moves::
+    which is the mean of its gradients along the way. The server moves::
 
         x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t),
         c <- c + |S| / N sum_i p_i (c_i^+ - c_i),
 
-    with p_i proportional to the examples for x and for c alike, N all clients, S the cohort.
+    with p_i proportional to the examples for both x and c, N all clients and S the cohort.
 
-    Source: FedOpt (Reddi et al.), Algorithm 6, after Karimireddy et al. (2020), whose means are
-    plain. As there, c starts at 0 and c_i at c the first time that client i takes part, so the
+    Source: FedOpt (Reddi et al.), Algorithm 6, after Karimireddy et al. (2020), who use plain
+    means. As there, c starts at 0 and c_i at c the first time that client i takes part, so the
     first round, and every run in which no client comes twice, is FedAvg. Algorithm 6 divides by ``E
-    |B_i|``, which is K_i; where its c_i^+ is hard to read (the sign, eta for eta_l) this is its
-    source's. A client that takes no step keeps its c_i. The memory of clients is held only for the
-    clients seen so far.
+    |B_i|``, which is K_i. Its c_i^+ is hard to read (the sign, eta for eta_l), so it is taken from
+    Karimireddy et al. A client that takes no step keeps its c_i. Only clients seen so far have a
+    memory.
 
-    ``means="plain"`` is Karimireddy et al.'s: the clients of a cohort count the same, for x and for
-    c, and c_i starts at 0 as in most public code. Then c is the mean of all clients' c_i in every
-    round, and the corrections c - c_i cancel. With examples for weights and changing cohorts a
-    client's part in c is added with one weight and taken away with another: c departs from the mean
-    of the c_i, and the corrections pull all clients one way.
+    ``means="plain"`` follows Karimireddy et al.: the clients of a cohort count the same, for x and
+    for c, and c_i starts at 0 as in most public code. Then c is the mean of all clients' c_i in
+    every round, and the corrections c - c_i cancel. If weights are examples and cohorts change, a
+    client's part in c is added with one weight and subtracted with another. So c departs from the
+    mean of the c_i, and the corrections pull all clients one way.
 
     Args:
         client_lr: learning rate of the clients' plain SGD, eta_l.
@@ -94,7 +94,7 @@ class Scaffold(OwnSteps):
         return {**state, "x": x, "loss": loss}
 
     def control(self, server: State, state: State) -> Tensor:
-        """c_i^+, or c_i where the client has not moved."""
+        """c_i^+, or c_i if the client has not moved."""
         length = state["steps"] * state["lr"]
         moved = length > 0
         mean = (server["x"] - state["x"]) / torch.where(moved, length, 1.0)
@@ -111,5 +111,5 @@ class Scaffold(OwnSteps):
         return {"x": server["x"] + self.server_lr * mean["x"], "c": server["c"] + mean["c"]}
 
     def communication(self, size: int) -> tuple[int, int]:
-        """x and c down, the changes of x and c_i up."""
+        """x and c down, and the changes of x and c_i up."""
         return 2 * size, 2 * size

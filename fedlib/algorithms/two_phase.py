@@ -1,4 +1,4 @@
-"""What Mime and its variants share: gradients of whole clients at x_t before the local steps."""
+"""Base of Mime and its variants: gradients of whole clients at x_t before the local steps."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fedlib.errors import require, undefined
 
 @dataclass(frozen=True)
 class TwoPhase(OwnSteps):
-    """Clients send whole-data gradients, the server makes c and its state of them, clients train.
+    """Clients send whole-data gradients, the server updates c and its state, then clients train.
 
     The mean gradient c = sum_i p_i grad F_i(x_t), without dropout and augmentation, and the new
     model x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t) have the clients' weights p_i.
 
     With ``split`` (Mime, section 5.3) one half of the cohort, drawn at random, sends gradients only
-    and the other half trains and sends models only: a client sends as much as FedAvg's.
+    and the other half trains and sends models only. So a client sends as much as in FedAvg.
 
-    What is sent in a round, in model sizes, with |s| vectors of optimizer state:
+    A round sends, in model sizes and with |s| vectors of optimizer state:
 
     ============  =======================  ====================
     each client   receives                 sends
@@ -32,12 +32,12 @@ class TwoPhase(OwnSteps):
     ``split``     x, s, and c if used      gradient or model
     ============  =======================  ====================
 
-    The paper gives no counts. ``lean`` is the other reading of its ``split``: clients that send
+    The paper gives no counts. ``lean`` is another reading of its ``split``: clients that send
     gradients receive x alone.
 
     Args:
         client_lr: eta, the step size of the local steps.
-        server_lr: 1 in the paper: the mean of the clients' models.
+        server_lr: server learning rate. The paper uses 1, the mean of the clients' models.
         client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
         split, lean: see above.
     """
@@ -64,7 +64,7 @@ class TwoPhase(OwnSteps):
         return bool(self.split) and self.measures
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
-        """y <- y - scale (g_i - g_i(x_t)) - shift, the gradients on one batch with one mask."""
+        """y <- y - scale (g_i - g_i(x_t)) - shift, with both gradients on one batch and mask."""
         loss, g = value_and_grad(state["x"], batch)
         _, at_anchor = value_and_grad(state["anchor"], batch)
         x = state["x"] - state["scale"] * (g - at_anchor) - state["shift"]
@@ -80,7 +80,7 @@ class TwoPhase(OwnSteps):
 
     @property
     def state_vectors(self) -> int:
-        """|s|: what clients receive besides x and c."""
+        """|s|: the vectors that clients receive besides x and c."""
         raise undefined(self, "state_vectors")
 
     def communication(self, size: int) -> tuple[int, int]:

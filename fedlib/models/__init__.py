@@ -1,4 +1,4 @@
-"""Network architectures, one per file. All carry rows: see :mod:`fedlib.models.layers`."""
+"""Network architectures, one per file. All support rows: see :mod:`fedlib.models.layers`."""
 
 from fedlib.models.attention_classifier import AttentionClassifier
 from fedlib.models.batch_norm import BatchNorm2d

@@ -1,4 +1,4 @@
-"""The architectures' common base: features, a head on them, and the promise to carry rows."""
+"""The architectures' common base: features, a head on them, and support for rows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from torch import Tensor, nn
 class Architecture(nn.Module):
     """Base of networks made of the layers of :mod:`fedlib.models.layers`.
 
-    The output is :meth:`head` of :meth:`features`. Methods such as MOON use them apart. The head is
-    the last layer, ``dense``, unless an architecture says otherwise.
+    The output is :meth:`head` of :meth:`features`. Methods such as MOON use them separately. The
+    head is the last layer, ``dense``, unless an architecture defines another.
     """
 
     carries_rows = True
     dense: nn.Module
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head classifies, ``[..., F]`` or for each step ``[..., T, F]``."""
+        """The head's inputs, ``[..., F]`` or for each step ``[..., T, F]``."""
         raise NotImplementedError
 
     def head(self, features: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Self-attention that carries rows."""
+"""Self-attention that supports rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fedlib.models.layers import Dropout, Linear
 class SelfAttention(nn.Module):
     """Multi-head self-attention: ``[..., B, T, D]`` to ``[..., B, T, D]``.
 
-    Rows hold no weights inside the attention itself, so they are further examples there. Torch's
-    scaled_dot_product_attention takes all of them at once. It knows no keyed dropout: while
-    training with one, the products are written out.
+    The attention itself has no weights, so rows are just more examples there. Torch's
+    scaled_dot_product_attention takes all of them at once. It does not support keyed dropout, so
+    training with dropout computes the products explicitly.
 
     Args:
         size: D.
@@ -36,8 +36,8 @@ class SelfAttention(nn.Module):
 
         Args:
             x: ``[..., B, T, D]``.
-            mask: bool ``[..., B, T]``; of G rows, where x has a multiple of G. A text without any
-                token gets the mean of all.
+            mask: bool ``[..., B, T]`` for G rows. The rows of x are a multiple of G. A text without
+                any token gets the mean of all.
         """
         q, k, v = (self._split(layer(x)) for layer in (self.query, self.key, self.value))
         leading = q.shape[:-3]

@@ -1,4 +1,4 @@
-"""A transformer of one attention layer, for the small problems in place of DistilBERT's."""
+"""A transformer with one attention layer, which replaces DistilBERT in small problems."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from fedlib.models.attention import SelfAttention
 from fedlib.models.layers import Linear
 from fedlib.models.recurrent import Embedding
 
-PADDING = 0  # the token that is no part of a text
-STD = 0.3  # of the initial vectors
+PADDING = 0  # the token that pads a text
+STD = 0.3  # standard deviation of the initial vectors
 
 
 class AttentionClassifier(Architecture):
-    """Word and position vectors, self-attention added to them, their sum, and two dense layers.
+    """Word and position vectors plus their self-attention, summed, and two dense layers.
 
     Dense layers start as in torch.
 
     Args:
-        classes: of texts.
-        vocab, positions: known tokens, and the longest text.
-        size: of a vector.
+        classes: number of classes.
+        vocab, positions: number of known tokens, and length of the longest text.
+        size: length of a vector.
 
     Input integers ``[..., T]``, where 0 is padding. Output logits ``[..., classes]``.
     """

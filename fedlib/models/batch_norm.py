@@ -1,4 +1,4 @@
-"""Batch normalisation, with or without running statistics, for one model or for many at once."""
+"""Batch normalisation, with or without running statistics, for one model or for several at once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ EVALUATION_BATCH = 128
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """torch.nn.BatchNorm2d, or R of them: weight ``[R, C]``.
+    """torch.nn.BatchNorm2d, or R of them with weight ``[R, C]``.
 
     Images ``[..., B, C, H, W]`` are normalised with the mean and variance of their own batch, in
-    training and in evaluation. In evaluation mode they are cut into consecutive batches of
+    training and in evaluation. In evaluation mode they are split into consecutive batches of
     :data:`EVALUATION_BATCH`, so that a prediction does not depend on how many images pass at once
     (as long as they are multiples of that).
 
-    With ``track`` evaluation is by running statistics instead, as torch's default is. A forward
-    pass in training moves them by a tenth towards the batch's. It puts new tensors in the place of
-    the old ones (``moving`` names them), so that the engine can give every row its own, ``[R, C]``,
-    and take what became of them. See :class:`fedlib.engine.rows.Statistics`.
+    With ``track`` evaluation uses running statistics instead, which is torch's default. A forward
+    pass in training moves them by a tenth towards the batch's statistics. It replaces the old
+    tensors (``moving`` names them) by new ones, so that the engine can give every row its own,
+    ``[R, C]``, and read the new values. See :class:`fedlib.engine.rows.Statistics`.
 
     Padding (see :class:`fedlib.models.layers.real_examples`) counts in no mean and no variance.
     """
@@ -65,7 +65,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         return batches[0] if len(batches) == 1 else torch.cat(batches, 1)
 
     def _whole(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        # Channels are normalised one by one: R rows of C channels are images of R * C.
+        # Channels are normalised independently, so R rows of C channels are images of R * C.
         images = x.transpose(0, 1).flatten(1, 2)
         y = F.batch_norm(
             images, None, None, weight.flatten(), bias.flatten(), training=True, eps=self.eps
@@ -73,7 +73,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         return torch.unflatten(y, 1, weight.shape).transpose(0, 1)
 
     def _move(self, x: Tensor) -> None:
-        """Move the running statistics towards those of ``x [R, B, C, H, W]``."""
+        """Move the running statistics towards the statistics of ``x [R, B, C, H, W]``."""
         real = REAL.get()
         mask = x.new_ones(1, x.shape[1]) if real is None else real.reshape(-1, real.shape[-1])
         count, mean, variance = _moments(x, mask)
@@ -85,13 +85,13 @@ class BatchNorm2d(nn.BatchNorm2d):
 
 
 def _moments(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """How many numbers a channel has ``[R, 1]``, their mean and their variance ``[R, C]``.
+    """The number of values of a channel ``[R, 1]``, their mean and their variance ``[R, C]``.
 
-    A batch of padding alone counts it, so that its numbers, which nobody uses, stay finite.
+    A batch of nothing but padding counts it, so that its unused statistics stay finite.
 
     Args:
         x: ``[R, B, C, H, W]``.
-        mask: ``[G, B]``, which examples are real. G divides R.
+        mask: ``[G, B]``, True for real examples. G divides R.
     """
     mask = mask.bool() | ~mask.bool().any(1, keepdim=True)
     real = mask.to(x.dtype).repeat_interleave(len(x) // len(mask), 0).view(len(x), -1, 1, 1, 1)
@@ -104,7 +104,7 @@ def _moments(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _scaled(
     x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor, eps: float
 ) -> Tensor:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` by channel; statistics ``[(R,) C]``."""
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` by channel, statistics ``[(R,) C]``."""
 
     def channels(values: Tensor) -> Tensor:
         return values.view(-1, 1, values.shape[-1], 1, 1)

@@ -1,11 +1,10 @@
 """Convolutions by matrix products, for cases in which torch's kernels are slower.
 
-On a CPU, torch's kernels are at their best if images are large beside the weights. Late layers of a
-network have it the other way round: hundreds of channels, and a few points an image. There the
-gradient of the weights, which those kernels are slowest at, is made of matrix products here.
-
-On a GPU, a convolution of many rows is one grouped convolution for torch, and cuDNN's kernels for
-those reach a third to two thirds of what batched products of the same numbers do.
+On a CPU, torch's kernels are fastest if images are large compared with the weights. Late layers of
+a network are the opposite: hundreds of channels, and a few points per image. Torch's kernels are
+slowest at the gradient of the weights, so for late layers it is computed by matrix products here.
+On a GPU, torch runs a convolution of many rows as one grouped convolution, whose cuDNN kernels are
+a third to two thirds as fast as batched products of the same numbers.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 Pair = tuple[int, int]
-# What makes a layer a late one: so many weights, and so many for each output point of the batch.
-# Measured on two cores with AMX; see docs/speed.md.
+# A late layer has at least this many weights, and this many per output point of the batch.
+# Measured on two cores with AMX, see docs/speed.md.
 WEIGHTS, WEIGHTS_A_POINT = 2**16, 400
 # Grouped convolutions are slow unless a group's channels, in and out, are whole blocks of these. A
-# row then runs faster by itself, from so many products of an input and a weight on; with fewer,
+# single row then runs faster, from this many products of an input and a weight on. With fewer,
 # starting it takes longer. Measured on a two-core AMD EPYC with AVX-512.
 BLOCK, PRODUCTS = 8, 2**20
-# What rows' weights meet on a GPU is a copy of the input for each of their points, and is kept for
-# the gradient. A layer that needs a larger part of the memory takes the grouped convolution.
+# On a GPU, rows' products need a copy of the input for each point of the kernel, kept for the
+# gradient. A layer that needs a larger part of the memory takes the grouped convolution.
 PART = 1 / 64
 
 
@@ -46,19 +45,19 @@ def on_cpu(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding
 def better_apart(x: Tensor, weight: Tensor) -> bool:
     """Whether rows ``[R, out, in, h, w]`` on images ``[G, B, in, H, W]`` run faster one by one.
 
-    Only on a CPU.
+    It is always False on a GPU.
     """
     whole = weight.shape[1] % BLOCK == 0 == weight.shape[2] % BLOCK
     if whole or x.device.type != "cpu":
         return False
-    points = x.shape[1] * x.shape[-2] * x.shape[-1]  # of the input
+    points = x.shape[1] * x.shape[-2] * x.shape[-1]  # points of the input
     return points * weight[0].numel() >= PRODUCTS
 
 
 def by_products(x: Tensor, weight: Tensor) -> bool:
     """Whether rows ``[R, out, in, h, w]`` on images ``[G, B, in, H, W]`` are products of matrices.
 
-    Only on a GPU.
+    It is always False on a CPU.
     """
     if x.device.type == "cpu":
         return False
@@ -68,14 +67,14 @@ def by_products(x: Tensor, weight: Tensor) -> bool:
 
 @functools.cache
 def _memory(device: torch.device) -> int:
-    """Bytes of a GPU."""
+    """The memory of a GPU in bytes."""
     if device.type != "cuda":
         return 2**36
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def products(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair) -> Tensor:
-    """Rows' convolution ``[R, B, out, H', W']``: their weights times all that they meet."""
+    """Rows' convolution ``[R, B, out, H', W']`` as products of weights and image patches."""
     (groups, batch, *_), (rows, outputs, _, high, wide) = x.shape, weight.shape
     x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     met = x.unfold(3, high, stride[0]).unfold(4, wide, stride[1]).permute(0, 2, 5, 6, 1, 3, 4)
@@ -89,14 +88,14 @@ def products(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, paddi
 
 
 def _late(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> bool:
-    """Whether the weights are many beside the outputs' points."""
+    """Whether the layer has many weights for its number of output points."""
     sizes = zip(x.shape[-2:], weight.shape[-2:], stride, padding, strict=True)
     high, wide = ((size + 2 * more - kernel) // step + 1 for size, kernel, step, more in sizes)
     return weight.numel() >= max(WEIGHTS, WEIGHTS_A_POINT * len(x) * high * wide)
 
 
 class _Late(torch.autograd.Function):
-    """A convolution whose weights' gradient is a few matrix products."""
+    """A convolution whose weight gradient is a few matrix products."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
@@ -117,10 +116,10 @@ class _Late(torch.autograd.Function):
 
 
 def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding: Pair) -> Tensor:
-    """The gradient ``[out, in, h, w]`` by the weights, of the outputs' ``[B, out, H', W']``.
+    """The weights' gradient ``[out, in, h, w]``, from the gradient of outputs ``[B, out, H', W']``.
 
-    A product for each point of the kernel: what came of it times what it met. Where that was
-    padding nothing is computed, which of 6 x 6 points and a kernel of 3 x 3 saves a fifth.
+    It is one product for each point of the kernel, of the outputs' gradient and the inputs. Points
+    that fall on padding are skipped, which saves a fifth for 6 x 6 points and a 3 x 3 kernel.
     """
     out, inputs, *kernel = shape
     came, met = (images.permute(0, 2, 3, 1).contiguous() for images in (grad, x))
@@ -137,7 +136,7 @@ def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding
 
 
 def _places(outputs: int, inputs: int, at: int, stride: int, padding: int) -> tuple[slice, slice]:
-    """Along an axis, the outputs to which the kernel's point ``at`` brings an input, and these."""
+    """Along an axis, the outputs that the kernel's point ``at`` feeds, and their inputs."""
     first = max(0, math.ceil((padding - at) / stride))
     last = min(outputs - 1, (inputs - 1 + padding - at) // stride)
     begin = first * stride + at - padding
@@ -146,9 +145,9 @@ def _places(outputs: int, inputs: int, at: int, stride: int, padding: int) -> tu
 
 
 def _channels_last(images: Tensor) -> Tensor:
-    """The same images with a pixel's channels side by side in memory, so that results are, too."""
+    """The same images with a pixel's channels contiguous in memory, so that results are, too."""
     if images.shape[1] > 1:
         return images.contiguous(memory_format=torch.channels_last)
-    # With one channel both layouts are the same memory, and only the strides tell.
+    # With one channel both layouts are the same memory, and only the strides differ.
     count, _, height, width = images.shape
     return images.reshape(count, height, width, 1).permute(0, 3, 1, 2)

@@ -10,16 +10,16 @@ from fedlib.models.layers import Conv2d, Dropout, Dropout2d, Flatten, Linear, Ma
 
 
 class DeltaCNN(Architecture):
-    """Two 5x5 convolutions and two dense layers with dropout; 21,840 parameters.
+    """Two 5x5 convolutions and two dense layers with dropout, 21,840 parameters.
 
     The paper says "two convolutional and two fully connected layers with dropout and ReLU". Sizes
-    and order are those of the authors' code: conv 10 - pool - ReLU; conv 20 - dropout of channels -
-    pool - ReLU; dense 50 - ReLU - dropout; dense. The code ends with a log-softmax before a
-    cross-entropy that takes another, which changes nothing: this one ends with logits. Initial
+    and order come from the authors' code: conv 10 - pool - ReLU, conv 20 - dropout of channels -
+    pool - ReLU, dense 50 - ReLU - dropout, dense. The code ends with a log-softmax before a
+    cross-entropy that applies another, which changes nothing, so this one ends with logits. Initial
     values are torch's default.
 
     Args:
-        classes: numbers in an output.
+        classes: number of outputs.
         width: multiplies the 10 and 20 channels and the 50 hidden units.
 
     Input ``[..., 1, 28, 28]``, output logits ``[..., classes]``.

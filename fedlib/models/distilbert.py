@@ -13,11 +13,11 @@ from fedlib.models.attention import SelfAttention
 from fedlib.models.layers import Dropout, LayerNorm, Linear, scaled
 from fedlib.models.recurrent import Embedding
 
-EPS = 1e-12  # of all its norms
-STD = 0.02  # of all initial weights
-PADDING = 0  # the token that is no part of a text
+EPS = 1e-12  # in all norms
+STD = 0.02  # standard deviation of all initial weights
+PADDING = 0  # the token that pads a text
 
-# How the published weights name what this module names otherwise.
+# Names in the published weights -> names in this module.
 PUBLISHED_NAMES = (
     ("words.", "embeddings.word_embeddings."),
     ("positions.", "embeddings.position_embeddings."),
@@ -54,21 +54,21 @@ class Block(nn.Module):
 class DistilBERT(Architecture):
     """The transformer of Sanh et al. (2019) with its usual classification head.
 
-    Sums of word and position vectors, normed; blocks of self-attention; from the first token's
-    output a dense layer with ReLU, dropout of 0.2, and the logits. At full size 66,956,548
-    parameters for 4 classes and 66,964,238 for 14. Initial weights are N(0, 0.02), biases 0, norms
-    1, and the padding's word vector 0.
+    It sums word and position vectors and normalises them. Blocks of self-attention follow. The
+    first token's output then passes a dense layer with ReLU, dropout of 0.2, and the logits. The
+    full size has 66,956,548 parameters for 4 classes and 66,964,238 for 14. Initial weights are
+    N(0, 0.02), biases 0, norms 1, and the padding's word vector 0.
 
     Args:
-        classes: of texts.
-        vocab, positions: known tokens, and the longest text.
-        dim, layers, heads, hidden: size of a token's vector, blocks, attention heads in each, and
-            units between a block's dense layers.
-        dropout: of the embedding, the attention weights and the blocks' dense layers.
-        head_dropout: before the logits.
+        classes: number of classes.
+        vocab, positions: number of known tokens, and length of the longest text.
+        dim, layers, heads, hidden: size of a token's vector, number of blocks, attention heads in
+            each, and units between a block's dense layers.
+        dropout: probability for the embedding, the attention weights and the blocks' dense layers.
+        head_dropout: probability before the logits.
         width: multiplies heads, hidden and dim (to a multiple of the heads).
 
-    Input integers ``[..., T]``, where 0 is padding that nothing attends to. Output logits
+    Input integers ``[..., T]``, where 0 is padding that is masked out. Output logits
     ``[..., classes]``.
     """
 
@@ -119,20 +119,20 @@ class DistilBERT(Architecture):
         return self.classifier(self.head_dropout(features))
 
     def load_pretrained(self, name: str = "distilbert-base-uncased") -> DistilBERT:
-        """Take published weights for everything but the classification head. Returns itself.
+        """Load published weights for everything but the classification head, and return the model.
 
         Args:
-            name: of a model that the package transformers knows or finds on disk, or a folder.
+            name: a model that the package transformers knows or finds on disk, or a folder.
 
         Raises:
-            Error: transformers is missing, the weights are neither on disk nor to be downloaded, or
-                they are of another size.
+            Error: transformers is missing, the weights are neither on disk nor can be downloaded,
+                or they have another size.
         """
         try:
             from transformers import DistilBertModel
         except ImportError:
             raise Error(
-                "pretrained weights need the package transformers; pip install 'fedlib[text]'"
+                "pretrained weights need the package transformers: pip install 'fedlib[text]'"
             ) from None
         what = f"taking the weights {name!r}, of a folder or downloaded when online once,"
         published = called(what, DistilBertModel.from_pretrained, name).state_dict()
@@ -147,7 +147,7 @@ class DistilBERT(Architecture):
                 what = "missing" if values is None else f"of shape {tuple(values.shape)}"
                 raise Error(
                     f"the weights {name!r}: {theirs} is {what}, but this model "
-                    f"needs the shape {tuple(parameter.shape)}; make it of their size"
+                    f"needs the shape {tuple(parameter.shape)}: build the model with their size"
                 )
             with torch.no_grad():
                 parameter.copy_(values)

@@ -13,16 +13,17 @@ from fedlib.models.layers import Linear, scaled, start
 
 
 class EMNISTAutoencoder(Architecture):
-    """784-1000-500-250-30-250-500-1000-784; 2,837,314 parameters.
+    """784-1000-500-250-30-250-500-1000-784, with 2,837,314 parameters.
 
-    All layers end with a sigmoid but the 30 code units, which are linear in the authors' code (the
-    table's caption says sigmoid at all dense layers). Weights start Glorot-uniform, biases at zero,
+    All layers end with a sigmoid except the 30 code units, which are linear in the authors' code
+    (the table's caption says sigmoid at all dense layers). As in Keras, weights start
+    Glorot-uniform and biases at zero.
     as Keras does.
 
     Args:
-        width: multiplies the hidden units, the code's too.
-        pixels: of an image.
-        hidden: units of the encoder's layers, the code's last.
+        width: multiplies the hidden units, including the code's.
+        pixels: number of pixels of an image.
+        hidden: units of the encoder's layers. The last entry is the code.
 
     Input and output ``[..., pixels]``, in [0, 1].
     """

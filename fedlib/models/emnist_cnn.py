@@ -10,10 +10,10 @@ from fedlib.models.layers import Conv2d, Dropout, Flatten, Linear, MaxPool2d, sc
 
 
 class EMNISTCNN(Architecture):
-    """Two 3x3 convolutions, max-pooling and two dense layers; 1,206,590 parameters for 62 classes.
+    """Two 3x3 convolutions, max-pooling and two dense layers: 1,206,590 parameters for 62 classes.
 
     The table does not show the activations. The authors' code has a ReLU after both convolutions
-    and after the first dense layer. Weights start Glorot-uniform, biases at zero, as Keras does.
+    and after the first dense layer. As in Keras, weights start Glorot-uniform and biases at zero.
     Images are flattened channel first (Keras: channel last), which only renames the dense layer's
     inputs.
 
@@ -41,7 +41,7 @@ class EMNISTCNN(Architecture):
     def features(self, x: Tensor) -> Tensor:
         """The hidden layer's activations before their dropout, ``[..., 128]`` at full width."""
         x = F.relu(self.conv1(x))
-        # Pooling first gives the same numbers and gradients, with a quarter of the ReLU's work.
+        # Pooling first gives the same numbers and gradients with a quarter of the ReLU's work.
         x = F.relu(self.pool(self.conv2(x)))
         x = self.flatten(self.dropout1(x))
         return F.relu(self.dense1(x))

@@ -8,9 +8,10 @@ from the dimensions of their own weight, and layers without parameters use trail
 so a model needs no flag and no second forward function.
 
 Images are ``[..., C, H, W]``. A convolution over rows is one grouped convolution, in memory
-``[B, R * C, H, W]``, and its result is a ``[R, B, C, H, W]`` view of that; or, where a CPU does
-those slowly, one row after the other, in memory ``[R, B, H, W, C]``. The layers here keep these
-layouts, so that a sequence of them copies nothing. Plain autograd differentiates everything.
+``[B, R * C, H, W]``, and its result is a ``[R, B, C, H, W]`` view of that. If a CPU is slow at
+grouped convolutions, it is one row after the other, in memory ``[R, B, H, W, C]``. The layers here
+keep these layouts, so that a sequence of them copies nothing. Plain autograd differentiates
+everything.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Size = int | tuple[int, int]
 
 
 def scaled(count: int, width: float, multiple: int = 1) -> int:
-    """``count * width`` channels, rounded to a multiple of ``multiple`` and at least that."""
+    """``count * width`` channels, rounded to a multiple of ``multiple``, but not to 0."""
     require(0 < width < math.inf, "width", width, "a finite number > 0")
     return max(multiple, round(count * width / multiple) * multiple)
 
@@ -40,8 +41,8 @@ def scaled(count: int, width: float, multiple: int = 1) -> int:
 def he_normal_(tensor: Tensor) -> Tensor:
     """Fill a weight ``[out, in, ...]`` as Keras' he_normal: standard deviation sqrt(2 / fan_in).
 
-    The normal distribution is cut at two of its standard deviations, and widened so that the rest
-    has the stated one.
+    The normal distribution is truncated at two of its standard deviations, and widened so that the
+    truncated one has the stated standard deviation.
     """
     fan_in = tensor[0].numel()
     std = math.sqrt(2 / fan_in) / 0.87962566103423978
@@ -49,12 +50,12 @@ def he_normal_(tensor: Tensor) -> Tensor:
 
 
 def start(layer: nn.Linear | nn.Conv2d, init: str = "keras") -> None:
-    """Give a layer with a bias that torch has just made the initial values of a framework.
+    """Initialise a new torch layer with a bias as a framework does.
 
     Args:
-        init: ``"torch"``: as they are, weight and bias from U(-a, a), a^2 = 1 / fan_in; or
-            ``"keras"``: a Glorot-uniform weight, U(-a, a) with a^2 = 6 / (fan_in + fan_out), and a
-            zero bias.
+        init: ``"torch"`` keeps torch's values, weight and bias from U(-a, a), a^2 = 1 / fan_in.
+            ``"keras"`` sets a Glorot-uniform weight, U(-a, a) with a^2 = 6 / (fan_in + fan_out),
+            and a zero bias.
     """
     require(init in ("keras", "torch"), "init", init, "'keras' or 'torch'")
     if init == "keras":
@@ -64,13 +65,13 @@ def start(layer: nn.Linear | nn.Conv2d, init: str = "keras") -> None:
 
 
 def _groups(layer: nn.Module, weight: Tensor, x: Tensor, dims: int) -> int:
-    """The input's number of rows G; ``weight`` has rows, so ``x`` needs ``dims`` dimensions."""
+    """The input's number of rows G. ``weight`` has rows, so ``x`` needs ``dims`` dimensions."""
     rows = weight.shape[0]
     if x.dim() < dims or x.shape[0] == 0 or rows % x.shape[0]:
         raise Error(
             f"{type(layer).__name__} has weights of {rows} rows and an input of shape "
-            f"{tuple(x.shape)}; its first axis must be rows, whose number divides the weights', as "
-            "x.unsqueeze(0) makes one"
+            f"{tuple(x.shape)}: its first axis must be rows, whose number divides the weights' "
+            "number of rows. x.unsqueeze(0) makes one row"
         )
     return x.shape[0]
 
@@ -80,7 +81,7 @@ def _each_image(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if x.dim() == 4:
         return function(x)
     if x.stride(0) < x.stride(1):
-        # A convolution over rows left x like this: merging in this order copies nothing.
+        # A convolution over rows left x in this layout, so merging in this order copies nothing.
         y = function(x.transpose(0, 1).flatten(0, 1))
         return torch.unflatten(y, 0, (x.shape[1], x.shape[0])).transpose(0, 1)
     return torch.unflatten(function(x.flatten(0, 1)), 0, x.shape[:2])
@@ -105,7 +106,7 @@ def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
 def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x W' + b`` with weight ``[out, in]``, or ``[R, out, in]`` and input ``[G, ..., in]``.
 
-    ``layer`` is whose weights they are, for the message of an error.
+    ``layer`` owns the weights. It is named in errors.
     """
     if weight.dim() == 2:
         return F.linear(x, weight, bias)
@@ -129,7 +130,7 @@ def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = No
 
 
 class Linear(nn.Linear):
-    """torch.nn.Linear, or R of them: weight ``[R, out, in]``, input ``[G, ..., in]``."""
+    """torch.nn.Linear, or R of them with weight ``[R, out, in]`` and input ``[G, ..., in]``."""
 
     def forward(self, x: Tensor) -> Tensor:
         return linear(self, x, self.weight, self.bias)
@@ -139,7 +140,7 @@ class Conv2d(nn.Conv2d):
     """torch.nn.Conv2d, or R of them: weight ``[R, out, in, h, w]``, input ``[G, B, in, H, W]``.
 
     Args:
-        padding: points added on each side; for TensorFlow's "same" see :func:`same_padding`.
+        padding: points added on each side. For TensorFlow's "same" see :func:`same_padding`.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Conv2d(nn.Conv2d):
         bias: bool = True,
     ) -> None:
         if isinstance(padding, str):
-            raise Error(f"padding is {padding!r}; allowed: points to add on each side")
+            raise Error(f"padding is {padding!r} (allowed: points to add on each side)")
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
 
     def _strides_and_padding(self) -> tuple[convolution.Pair, convolution.Pair]:
@@ -191,7 +192,7 @@ class GroupNorm(nn.GroupNorm):
     def _normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         trained = any(p is not None and p.requires_grad for p in (weight, bias))
         if trained and not x.requires_grad:
-            x = x.contiguous()  # with a pixel's channels side by side torch 2.11 ends the process
+            x = x.contiguous()  # torch 2.11 crashes if a pixel's channels are contiguous
         return _each_image(
             lambda images: F.group_norm(images, self.num_groups, weight, bias, self.eps), x
         )
@@ -204,7 +205,8 @@ class GroupNorm(nn.GroupNorm):
         if rows == 1:
             return self._normalise(x, weight.squeeze(0), bias.squeeze(0))
         if groups == rows:
-            # Channel groups are normalised one by one: R rows of C channels are images of R * C.
+            # Channel groups are normalised independently, so R rows of C channels are images of
+            # R * C.
             y = F.group_norm(
                 x.transpose(0, 1).flatten(1, 2),
                 rows * self.num_groups,
@@ -237,7 +239,7 @@ class LayerNorm(nn.LayerNorm):
 
 
 def _largest_of_four(x: Tensor) -> Tensor:
-    """Max-pooling by 2x2, without the places of the maxima, which take a CPU most of the time."""
+    """Max-pooling by 2x2, without the indices of the maxima, which take most of a CPU's time."""
     height, width = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
     across = torch.maximum(x[..., :height, :width:2], x[..., :height, 1:width:2])
     return torch.maximum(across[..., ::2, :], across[..., 1::2, :])
@@ -282,7 +284,7 @@ class Flatten(nn.Module):
 
 
 class Dropout(nn.Module):
-    """Dropout while training, with the engine's keyed masks where it opened them.
+    """Dropout while training, with keyed masks if the engine has opened them.
 
     See :func:`fedlib.randomness.dropout`. It drops with probability p.
     """
@@ -305,17 +307,17 @@ class Dropout2d(Dropout):
         return x * randomness.dropout(x.new_ones(x.shape[:-2]), self.p)[..., None, None]
 
 
-# Which examples are real, in this thread, as :func:`real_examples` says.
+# The mask of real examples in this thread, see :func:`real_examples`.
 REAL: ContextVar[Tensor | None] = ContextVar("real examples", default=None)
 
 
 @contextmanager
 def real_examples(mask: Tensor | None) -> Iterator[None]:
-    """While open, layers that mix a batch's examples count only its real ones, not the padding.
+    """In this context, layers that mix a batch's examples count only real ones, not the padding.
 
     Args:
-        mask: bool ``[G, B]`` (``[B]`` for one model without a row axis), True where an example is
-            real. None if all are.
+        mask: bool ``[G, B]`` (``[B]`` for one model without a row axis), True for real examples.
+            None if all are.
     """
     outer = REAL.set(mask)
     try:

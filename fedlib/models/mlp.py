@@ -17,17 +17,17 @@ from fedlib.models.layers import Linear, scaled, start
 class MLP(Architecture):
     """Dense layers with ReLU between them.
 
-    ``MLP(784, (300, 100), 62)`` has 271,862 parameters: Mime's "300u-100" network, read as LeNet
-    300-100 (the paper cites the work that made this one popular). ``MLP(784, (128,), 62)`` has
-    108,478: AdaFedAdam's "128 hidden nodes", read as one hidden layer. Neither paper states the
-    initial values; AdaFedAdam worked with torch.
+    ``MLP(784, (300, 100), 62)`` has 271,862 parameters. It is Mime's "300u-100" network, read as
+    LeNet 300-100 (which the paper cited there made popular). ``MLP(784, (128,), 62)`` has 108,478
+    and is AdaFedAdam's "128 hidden nodes", read as one hidden layer. Neither paper states the
+    initial values. AdaFedAdam's authors used torch.
 
     Args:
-        features: numbers in an input.
+        features: number of inputs.
         hidden: units of each hidden layer.
-        classes: numbers in an output.
+        classes: number of outputs.
         width: multiplies the hidden units.
-        init: where weights and biases start, ``"keras"`` or ``"torch"``; see
+        init: initial weights and biases, ``"keras"`` or ``"torch"``. See
             :func:`fedlib.models.layers.start`.
 
     Input ``[..., features]``, output logits ``[..., classes]``.
@@ -64,19 +64,19 @@ class MLP(Architecture):
     ) -> tuple[Tensor, list[Tensor]]:
         """Cross-entropies ``[R, B]``, and gradients of their weighted sums, by backpropagation.
 
-        Small networks spend their time in autograd's bookkeeping: with it a round of synthetic,
-        which has no hidden layer, took 1.6 times as long. Activations and their gradients d are
-        ``[R, units, B]``: layer by layer from the last, where with p the softmax and e_y the
-        target's unit vector d = weight * (p - e_y), dW = d h', db = sum_b d, and the layer below
-        has W' d where its h is positive.
+        Small networks spend their time in autograd's bookkeeping: it made a round of synthetic,
+        without a hidden layer, 1.6 times as long. Activations and their gradients d are ``[R,
+        units, B]``. Layers are processed from the last to the first. With p the softmax and e_y the
+        target's unit vector, the last has d = weight * (p - e_y). In each layer dW = d h' and db =
+        sum_b d, and the layer below has W' d where its h is positive.
 
         Args:
             leaves: each layer's weight ``[R, out, in]`` and bias ``[R, out]``.
-            x: ``[G, B, D]``, G dividing R; y: int64 ``[R, B]``; weights: ``[R, B]``.
+            x, y, weights: ``[G, B, D]`` with G dividing R, int64 ``[R, B]``, and ``[R, B]``.
         """
         layers = list(zip(leaves[::2], leaves[1::2], strict=True))
         (weight, bias), (groups, size) = layers[0], x.shape[:2]
-        # [(R // G) * out, D] @ [D, B] for each input row: configurations share their client's data.
+        # [(R // G) * out, D] @ [D, B] for each input row, as configurations share a client's data.
         left = weight.reshape(groups, -1, weight.shape[-1])
         h = torch.baddbmm(bias.reshape(groups, -1, 1), left, x.transpose(1, 2))
         h, hidden = h.view(weight.shape[0], -1, size), []

@@ -12,13 +12,13 @@ SPECIAL = 4  # padding (0), unknown words, and a sentence's beginning and end
 
 
 class NextWordLSTM(Architecture):
-    """Embedding of 96, LSTM of 670, linear layer of 96, dense layer; 4,050,748 parameters.
+    """Embedding of 96, LSTM of 670, linear layer of 96, dense layer: 4,050,748 parameters.
 
-    Word 0 is padding: the LSTM skips it and carries its output on. Input and output words do not
-    share their vectors. Initial values are Keras' defaults.
+    Word 0 is padding: the LSTM skips it and repeats its last output. Input and output words have
+    separate vectors. Initial values are Keras' defaults.
 
     Args:
-        words: how many words. 4 special ones come on top.
+        words: number of words, without the 4 special ones.
         width: multiplies both 96 and the 670.
 
     Input integers ``[..., T]`` (20 in the paper), output logits ``[..., T, words + 4]`` of the next

@@ -1,10 +1,10 @@
-"""Layers for sequences of tokens that carry rows: an embedding and an LSTM.
+"""Layers for sequences of tokens that support rows: an embedding and an LSTM.
 
-An LSTM over rows has two programs that give the same numbers. In float32 on a CPU each row can go
-through torch's fused kernel, on one thread for each row: it keeps a row's weights in the core's
+An LSTM over rows has two implementations that give the same numbers. In float32 on a CPU each row
+can go through torch's fused kernel, one thread per row. This keeps a row's weights in the core's
 cache, while a step of all rows at once reads all weights from memory. Otherwise a step of all rows
-is one batched product, which also serves small layers (fewer calls), masks with gaps, and float64,
-where torch has no fused kernel.
+is one batched product. This also serves small layers (fewer calls), masks with gaps, and float64,
+for which torch has no fused kernel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from fedlib.models.layers import _groups, he_normal_, linear
 from fedlib.process import one_core_each
 
 Result = TypeVar("Result")
-# What a row alone, a step of all rows, and a multiplication in such a step cost more than in the
-# other program: milliseconds, measured on one AVX-512 core with 1 to 60 rows of 16 to 256 units.
+# Extra cost of a row alone, of a step of all rows, and of a multiplication in such a step, compared
+# with the other way: milliseconds on one AVX-512 core with 1 to 60 rows of 16 to 256 units.
 ROW, STEP, PRODUCT = 0.4, 0.07, 3e-7
 KERNELS = ("glorot_uniform", "he_normal", "torch")
 
@@ -32,17 +32,17 @@ KERNELS = ("glorot_uniform", "he_normal", "torch")
 class Embedding(nn.Module):
     """A vector for each token: weight ``[V, D]`` or ``[R, V, D]``.
 
-    Starts as Keras' Embedding does, from U(-0.05, 0.05). Token 0 is a token like any other here;
-    that it is padding is a matter of the mask given to the layers behind.
+    It starts as Keras' Embedding does, from U(-0.05, 0.05). Token 0 is a token like any other here.
+    Only the mask of later layers makes it padding.
 
     Args:
         tokens, size: V and D.
-        weight: values ``[V, D]`` to start from instead.
+        weight: initial values ``[V, D]``.
         frozen: do not train the weight. The engine then makes no rows of it, and this layer's
             output keeps the G rows of its input.
 
-    Input integers 0..V-1 ``[..., T]`` of any integer type, output ``[..., T, D]``; with rows
-    ``[G, B, T]`` to ``[R, B, T, D]``.
+    Input integers 0..V-1 ``[..., T]`` of any integer type, output ``[..., T, D]``. With rows
+    ``[G, B, T]`` becomes ``[R, B, T, D]``.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Embedding(nn.Module):
 
 
 class LSTM(nn.Module):
-    """One layer of long short-term memory, or R of them. All outputs come out, last one last.
+    """One layer of long short-term memory, or R of them. It returns the outputs of all steps.
 
     The parameters are ``weight_ih [4H, D]``, ``weight_hh [4H, H]`` and ``bias [4H]`` (with rows
-    ``[R, ...]``), the gates in the order input, forget, cell, output: torch's and Keras'. One bias
-    is what Keras and the papers count. Torch has two that are added, ``bias`` and ``bias_hh`` here.
+    ``[R, ...]``). The gates are in torch's and Keras' order: input, forget, cell, output. Keras and
+    the papers count one bias. Torch adds two, here ``bias`` and ``bias_hh``.
 
-    Initial values are Keras': ``weight_ih`` as ``kernel`` says, where the four gates are one
-    kernel, ``weight_hh`` with orthonormal columns, the forget gate's bias 1, the others 0. State
+    Initial values are those of Keras: ``weight_ih`` as ``kernel`` says, with the four gates as one
+    kernel, ``weight_hh`` with orthonormal columns, the forget gate's bias 1 and the others 0. State
     and output start at zero.
 
     Args:
@@ -106,9 +106,9 @@ class LSTM(nn.Module):
         """Outputs ``[..., B, T, H]`` of inputs ``[..., B, T, D]``.
 
         Args:
-            x: ``[B, T, D]``; with rows ``[G, B, T, D]``.
-            mask: bool ``[..., B, T]``, of G or R rows. False where a step is skipped: the state and
-                the output of the step before are carried on, as in Keras.
+            x: ``[B, T, D]``, or ``[G, B, T, D]`` with rows.
+            mask: bool ``[..., B, T]`` with G or R rows. False skips a step: the state and the
+                output of the step before are repeated, as in Keras.
         """
         if self.weight_hh.dim() == 3:
             _groups(self, self.weight_hh, x, 4)
@@ -138,7 +138,7 @@ class LSTM(nn.Module):
 
 
 def _one_by_one(x: Tensor, weight_hh: Tensor, mask: Tensor | None) -> bool:
-    """Whether torch's kernel, row by row, is possible and the faster program."""
+    """Whether torch's kernel, row by row, is possible and faster."""
     there = x.device.type == "cpu" and torch.backends.mkldnn.is_available()
     if not there or x.dtype != torch.float32:
         return False
@@ -149,12 +149,12 @@ def _one_by_one(x: Tensor, weight_hh: Tensor, mask: Tensor | None) -> bool:
 
 
 def _has_gaps(mask: Tensor) -> bool:
-    """Whether a step that counts follows one that does not."""
+    """Whether a step that counts follows a step that does not."""
     return bool((mask[..., 1:] & ~mask[..., :-1]).any())
 
 
 def _carry_last(y: Tensor, mask: Tensor) -> Tensor:
-    """What masked steps at the end carry on: the output of the last step that counts, or zero."""
+    """Fill masked steps at the end with the output of the last step that counts, or zero."""
     if mask.all():
         return y
     counted = mask.sum(-1)
@@ -165,7 +165,7 @@ def _carry_last(y: Tensor, mask: Tensor) -> Tensor:
 
 
 def _each_row(work: Callable[[int], Result], rows: int) -> list[Result]:
-    """``work(row)`` of each row, on all of torch's threads at once if there are several."""
+    """``work(row)`` for each row, on all of torch's threads at once if there are several."""
     threads = torch.get_num_threads()
     if rows == 1 or threads == 1:
         return [work(row) for row in range(rows)]
@@ -173,13 +173,13 @@ def _each_row(work: Callable[[int], Result], rows: int) -> list[Result]:
 
 
 def _one_row(x: Tensor, *weights: Tensor) -> Tensor:
-    """``[B, T, D]`` to ``[B, T, H]``, from a start at zero."""
+    """``[B, T, D]`` to ``[B, T, H]``, starting at zero."""
     start = x.new_zeros(1, len(x), weights[1].shape[-1])
     return torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, True)[0]
 
 
 class _TorchKernel(torch.autograd.Function):
-    """Each row's forward and backward pass by torch, as a graph of its own in its own thread."""
+    """Each row's forward and backward pass by torch, with a separate graph in its own thread."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, tracked: bool, *weights: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ class _TorchKernel(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         def work(row: int) -> tuple[Tensor, ...]:
             leaves, y = ctx.graphs[row]
-            # The graph is kept for whoever kept the outer one; it goes when that goes.
+            # The graph is kept as long as the outer graph, and freed with it.
             return torch.autograd.grad(y, leaves, grads[0][row], retain_graph=True)
 
         by_leaf = iter(zip(*_each_row(work, len(ctx.graphs)), strict=True))
@@ -225,7 +225,7 @@ def torch_kernel(x: Tensor, *weights: Tensor) -> Tensor:
 
 
 class _BatchedSteps(torch.autograd.Function):
-    """The recurrence of R LSTMs, time first; the weight gradient is one product over all steps."""
+    """The recurrence of R LSTMs, time first. The weight gradient is one product over all steps."""
 
     @staticmethod
     def forward(ctx: Any, projected: Tensor, weight: Tensor, mask: Tensor | None) -> Tensor:
@@ -254,7 +254,7 @@ class _BatchedSteps(torch.autograd.Function):
         steps, rows, batch, _ = gates.shape
         i, f, g, o = gates.chunk(4, -1)
         squashed = cells[1:].tanh()
-        # The loss' gradient by a gate's sum is that by the cell (i, f, g) or the output (o) times:
+        # The gradient by a gate's sum is that by the cell (i, f, g) or the output (o) times:
         factors = torch.stack(
             [
                 g * i * (1 - i),

@@ -11,12 +11,12 @@ from fedlib.arguments import shown
 from fedlib.errors import Error, require_known
 from fedlib.models.batch_norm import BatchNorm2d
 
-GROUPS = 32  # GroupNorm's usual number; fewer where they do not divide the channels
+GROUPS = 32  # GroupNorm's usual number, or fewer if they do not divide the channels
 
 
 class _GroupNorm(nn.GroupNorm):
-    """GroupNorm of ``[B, C, ...]``. Flat features ``[B, C]`` are one group: else a group
-    would have a value or a few.
+    """GroupNorm of ``[B, C, ...]``. Flat features ``[B, C]`` are one group, as a group would have
+    only a few values otherwise.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -25,23 +25,23 @@ class _GroupNorm(nn.GroupNorm):
 
 
 def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
-    """The model with another normalisation in the place of every BatchNorm layer.
+    """Replace every BatchNorm layer of a model by another normalisation.
 
     Args:
         model: changed in place. Scales and shifts are kept.
-        by: ``"group"``: GroupNorm, which looks at one example at a time (any dimension); of flat
-            features all are one group, which is LayerNorm.
-            ``"batch"``: the statistics of the batch, in training and in evaluation;
-            ``"running"``: running statistics, which the clients' steps move and the server averages
-            with the model, from where they are. The last two are for images (BatchNorm2d).
-            Statistics of a pretrained network that shall stay need no replacement: a module whose
-            ``train`` keeps its BatchNorm layers in evaluation mode trains as it is.
+        by: ``"group"`` is GroupNorm, which uses one example at a time (any dimension). Flat
+            features are one group, which is LayerNorm.
+            ``"batch"`` uses the statistics of the batch, in training and in evaluation.
+            ``"running"`` uses running statistics, which the clients' steps move and the server
+            averages with the model, from their current values. The last two are for images
+            (BatchNorm2d). If a pretrained network's statistics shall stay fixed, replace nothing:
+            a module whose ``train`` keeps its BatchNorm layers in evaluation mode trains as it is.
 
     Returns:
         The model, or the new layer if the model itself is a BatchNorm layer.
 
     Raises:
-        Error: an unknown choice. A layer that it does not cover, by its name.
+        Error: an unknown choice, or a layer that it does not cover. The message names the layer.
 
     Example:
         >>> from torch import nn
@@ -51,7 +51,7 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
         GroupNorm(8, 8, eps=1e-05, affine=True)
     """
     if not isinstance(model, nn.Module):
-        raise Error(f"replace_batch_norm: model is {shown(model)}; give a module, not its class")
+        raise Error(f"replace_batch_norm: model is {shown(model)}: give a module, not its class")
     require_known("normalisation", by, ("group", "batch", "running"))
     for name, layer in list(model.named_modules()):
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
@@ -76,7 +76,7 @@ def _replacement(name: str, layer: nn.modules.batchnorm._BatchNorm, by: str) -> 
     else:
         raise Error(
             f"{name} ({type(layer).__name__}): {by!r} is for BatchNorm2d with a scale, a shift and "
-            "momentum 0.1; use by='group'"
+            "momentum 0.1: use by='group'"
         )
     if layer.affine:
         new.weight, new.bias = layer.weight, layer.bias

@@ -26,9 +26,9 @@ class Block(nn.Module):
     """Convolutions with norms and ReLUs, added to the input. A ReLU follows the sum.
 
     Args:
-        channels: of the input, of the inner convolutions, of the output.
-        kernels: of the convolutions: (3, 3) basic, (1, 3, 1) bottleneck.
-        stride: of the 3x3 convolution that comes first.
+        channels: of the input, the inner convolutions and the output.
+        kernels: sizes of the convolutions: (3, 3) basic, (1, 3, 1) bottleneck.
+        stride: stride of the first 3x3 convolution.
         norm, groups: see :class:`ResNet`.
 
     If shape or channels change, the input passes a 1x1 convolution and a norm of its own.
@@ -72,27 +72,27 @@ class Block(nn.Module):
 
 
 class ResNet(Architecture):
-    """ResNet with a 3x3 stem and no pooling after it, as the authors' code has it.
+    """ResNet with a 3x3 stem and no pooling after it, as in the authors' code.
 
-    Stages of 64, 128, 256 and 512 channels (times 4 in bottlenecks), the last three with stride 2:
-    32 -> 32, 16, 8, 4. With 10 classes ResNet-18 has 11,173,962 parameters and ResNet-50
-    23,520,842, whatever the norm.
+    Its stages have 64, 128, 256 and 512 channels (times 4 in bottlenecks). The last three have
+    stride 2, so sizes go from 32 to 4. With 10 classes ResNet-18 has 11,173,962 parameters and
+    ResNet-50 23,520,842, for every norm.
 
-    The paper does not speak of normalisation. The authors' code has batch normalisation, whose
-    layers within ResNet-18's blocks keep no running statistics, while stem and shortcuts (and all
-    of ResNet-50) average theirs over clients: ``norm="tracked"``. ``norm="batch"`` normalises with
-    the batch's own statistics everywhere, also in evaluation, see :mod:`fedlib.models.batch_norm`:
-    clients then share parameters only. ``norm="group"`` has no statistics at all.
+    The paper does not mention normalisation. The authors' code has batch normalisation. Its layers
+    within ResNet-18's blocks keep no running statistics, while stem and shortcuts (and all of
+    ResNet-50) average their statistics over clients: ``norm="tracked"``. ``norm="batch"``
+    normalises with the batch's own statistics everywhere, also in evaluation, see
+    :mod:`fedlib.models.batch_norm`, so clients share parameters only. ``norm="group"`` has no
+    statistics at all.
 
     Initial values are torch's default.
 
     Args:
         depth: 18 or 50.
-        classes: numbers in an output.
+        classes: number of outputs.
         width: multiplies all channel counts (rounded to multiples of ``groups``).
         norm: ``"group"``, ``"batch"`` or ``"tracked"``.
-        groups: of GroupNorm. 2, the number that FedOpt prints for its ResNet-18, which lets narrow
-            networks be narrow.
+        groups: groups of GroupNorm. FedOpt gives 2 for its ResNet-18, which allows narrow networks.
 
     Raises:
         Error: an unknown depth or norm.

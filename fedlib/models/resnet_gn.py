@@ -19,7 +19,7 @@ from fedlib.models.layers import (
     scaled,
 )
 
-EPS = 1e-3  # Keras' default; torch's is 1e-5
+EPS = 1e-3  # Keras' default. Torch's is 1e-5
 
 
 class BasicBlock(nn.Module):
@@ -27,7 +27,7 @@ class BasicBlock(nn.Module):
 
     Args:
         first: leave out the norm and the ReLU before the first convolution, because the stem ends
-        with them.
+            with them.
 
     If the channels change, the raw input passes a 1x1 convolution and a norm of its own.
     """
@@ -53,12 +53,13 @@ class BasicBlock(nn.Module):
 class ResNet18GN(Architecture):
     """ResNet-18 v2 with group normalisation, as FedOpt's published code builds it for 24x24 crops.
 
-    Stem: conv7x7, stride 2, no bias - norm - ReLU - maxpool3x3, stride 2, both with TensorFlow's
-    "same" padding (24 -> 12 -> 6). Then 4 stages of 64, 128, 256 and 512 channels with 2 basic
-    blocks each. All have stride 1: unlike the usual ResNet-18, every stage works on 6x6 points.
-    Blocks are pre-activated except the first convolution of the very first one. Then norm - ReLU -
-    global average - dense. There are 11,181,642 parameters for 10 classes and 11,227,812 for 100:
-    20 convolutions (11,166,912 weights), 20 norms (4,800 channels) and the dense layer.
+    The stem is conv7x7 with stride 2 and no bias - norm - ReLU - maxpool3x3 with stride 2, both
+    with TensorFlow's "same" padding (24 -> 12 -> 6). Then come 4 stages of 64, 128, 256 and 512
+    channels with 2 basic blocks each. All have stride 1: unlike in the usual ResNet-18, every stage
+    works on 6x6 points. Blocks are pre-activated except the first convolution of the very first
+    one. The end is norm - ReLU - global average - dense. There are 11,181,642 parameters for 10
+    classes and 11,227,812 for 100: 20 convolutions (11,166,912 weights), 20 norms (4,800 channels)
+    and the dense layer.
 
     Convolutions start as Keras' he_normal, the dense weights from N(0, 0.01), norms at 1 and biases
     at 0.
@@ -66,7 +67,7 @@ class ResNet18GN(Architecture):
     Args:
         classes: 10 or 100.
         width: multiplies all channel counts (rounded to multiples of ``groups``).
-        groups: of every norm. 2 stood behind the paper's numbers. The public code has 32 since.
+        groups: groups of every norm. The paper's numbers used 2. The public code now has 32.
 
     Input ``[..., 3, H, W]`` (24x24 in the paper), output logits ``[..., classes]``.
     """

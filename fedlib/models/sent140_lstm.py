@@ -13,10 +13,10 @@ class Sent140LSTM(Architecture):
     """Frozen vectors, two LSTMs of 100, and a dense layer on the last step.
 
     With vectors of 300 there are 241,802 parameters to train. The paper's appendix C.1 names the
-    layers, but our text copy of the paper lacks the figure with their details: two logits, and the
-    GloVe vectors of 300 that others use on Sent140, are choices. The LSTMs have torch's two biases
-    and, like the dense layer, torch's initial values, because the authors used torch. No step is
-    masked.
+    layers, but our text copy of the paper lacks the figure with their details. Two logits, and the
+    GloVe vectors of 300 that others use on Sent140, are our choices. The LSTMs have torch's two
+    biases and, like the dense layer, torch's initial values, because the authors used torch. No
+    step is masked.
 
     Args:
         vectors: the words' vectors ``[V, D]``.

@@ -1,4 +1,4 @@
-"""The character-level language model of FedOpt's Shakespeare (its Table 5), Mime's charRNN too."""
+"""The character-level language model of FedOpt's Shakespeare (its Table 5), and Mime's charRNN."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fedlib.models.recurrent import LSTM, Embedding
 
 
 class ShakespeareLSTM(Architecture):
-    """Embedding of 8, two LSTMs of 256 and a dense layer at each step; 820,522 parameters.
+    """Embedding of 8, two LSTMs of 256 and a dense layer at each step: 820,522 parameters.
 
-    Character 0 is padding: the LSTMs skip it and carry their outputs on. As in the authors' code
-    the LSTMs' input kernels start he_normal, everything else as Keras' default has it.
+    Character 0 is padding: the LSTMs skip it and repeat their last outputs. As in the authors' code
+    the LSTMs' input kernels start he_normal, and everything else with Keras' default.
 
     Args:
-        vocab: how many characters, special ones included.
+        vocab: number of characters, including special ones.
         width: multiplies the 8 and the 256.
 
     Input integers ``[..., T]`` (80 in the paper), output logits ``[..., T, vocab]`` of the next

@@ -16,9 +16,9 @@ class SmallCNN(Architecture):
     ``SmallCNN(1, (8, 8), 10)`` has 13,706 parameters. Initial values are torch's default.
 
     Args:
-        channels: of an image.
-        size: its height and width, 4 or more.
-        classes: numbers in an output.
+        channels: channels of an image.
+        size: height and width of an image, 4 or more.
+        classes: number of outputs.
         width: multiplies the 16 and 32 channels and the 64 hidden units.
 
     Input ``[..., channels, height, width]``, output logits ``[..., classes]``.

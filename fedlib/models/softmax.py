@@ -12,8 +12,8 @@ class Softmax(nn.Module):
     """Logits ``[..., classes]`` from ``[..., features]``: one weight matrix and a bias.
 
     Args:
-        features, classes: numbers in an input and in an output.
-        init: where weights and biases start, ``"keras"`` or ``"torch"``. See
+        features, classes: number of inputs and of outputs.
+        init: initial weights and biases, ``"keras"`` or ``"torch"``. See
             :func:`fedlib.models.layers.start`.
     """
 

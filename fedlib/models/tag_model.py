@@ -6,10 +6,10 @@ from fedlib.models.softmax import Softmax
 
 
 class TagModel(Softmax):
-    """One weight vector and a bias for each tag; 5,000,500 parameters for 10,000 words.
+    """One weight vector and a bias for each tag: 5,000,500 parameters for 10,000 words.
 
-    The sigmoid is the loss' part (:func:`fedlib.losses.binary_cross_entropy`). Weights start
-    Glorot-uniform, biases at zero, as Keras does. There are no hidden units to make fewer.
+    The sigmoid is part of the loss (:func:`fedlib.losses.binary_cross_entropy`). As in Keras,
+    weights start Glorot-uniform and biases at zero. There are no hidden units to reduce.
 
     Input bags of words ``[..., words]``, output logits ``[..., tags]``.
     """

@@ -16,19 +16,19 @@ CONFIGURATION = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
 
 
 class VGG11(Architecture):
-    """Eight 3x3 convolutions and three dense layers for 32x32 images; 9,750,922 parameters.
+    """Eight 3x3 convolutions and three dense layers for 32x32 images: 9,750,922 parameters.
 
-    AdaFedAdam's text says "VGG11 with slight modifications" and leaves the architecture to its
-    Figure 4, which our text copy of the paper lacks. The setup is otherwise FedNova's, so this is
-    the network of FedNova's published code: no batch normalisation, and a head of dropout-512-ReLU
-    twice before the last layer. Dense layers start as in torch.
+    AdaFedAdam's text says "VGG11 with slight modifications" and refers to its Figure 4, which our
+    text copy of the paper lacks. The setup is otherwise FedNova's, so this is the network of
+    FedNova's published code: no batch normalisation, and a head of dropout-512-ReLU twice before
+    the last layer. Dense layers start as in torch.
 
     Args:
-        classes: numbers in an output.
+        classes: number of outputs.
         width: multiplies all channels and hidden units.
-        init: where convolutions start: ``"torch"``, as torch's do, weight and bias from U(-a, a)
-            with a^2 = 1 / fan_in; ``"fednova"``, as in that code, from N(0, 2 / (9 * outputs)) with
-            zero bias.
+        init: initial convolutions. With ``"torch"`` weight and bias are from U(-a, a) with a^2 = 1
+            / fan_in, as in torch. With ``"fednova"`` weights are from N(0, 2 / (9 * outputs)) and
+            biases zero, as in that code.
 
     Input ``[..., 3, 32, 32]``, output logits ``[..., classes]``.
     """
@@ -40,7 +40,8 @@ class VGG11(Architecture):
         channels = 3
         for entry in CONFIGURATION:
             if isinstance(entry, str):
-                # Before the ReLU: the same numbers and gradients, with a quarter of its work.
+                # Pooling before the ReLU gives the same numbers and gradients, with a quarter of
+                # its work.
                 layers.insert(-1, MaxPool2d(2))
                 continue
             outputs = scaled(entry, width)

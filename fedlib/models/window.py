@@ -12,16 +12,16 @@ from fedlib.models.recurrent import Embedding
 
 
 class WindowModel(Architecture):
-    """The next token from the vectors of the last few, by one dense layer.
+    """Predicts the next token from the vectors of the last few, by one dense layer.
 
     ``WindowModel(94, 3, 8)`` has 3102 parameters: 94 vectors of 8 numbers, and 25 for each of the
-    94 outputs. A hidden layer aside it is the network of Bengio et al. (2003). Vectors start as
-    Keras' embeddings do, weights Glorot-uniform, biases at zero.
+    94 outputs. It is the network of Bengio et al. (2003) without their hidden layer. Vectors start
+    as in Keras' embeddings, weights Glorot-uniform, biases at zero.
 
     Args:
-        tokens: how many there are. 0 also stands before the first one.
-        context: how many of the last tokens count.
-        size: of a token's vector.
+        tokens: number of tokens. 0 also fills the context before the first one.
+        context: number of last tokens that count.
+        size: length of a token's vector.
 
     Input integers ``[..., T]``, output logits ``[..., T, tokens]`` of the next tokens.
     """
@@ -34,7 +34,7 @@ class WindowModel(Architecture):
         start(self.dense)
 
     def features(self, x: Tensor) -> Tensor:
-        """The vectors beside each other, the oldest first, ``[..., T, context * size]``."""
+        """The context's vectors concatenated, oldest first, ``[..., T, context * size]``."""
         length = x.shape[-1]
         before = F.pad(x, (self.context - 1, 0))
         vectors = self.embedding(before)

@@ -1,6 +1,6 @@
 """Client optimizers: how one client moves its model in a local step.
 
-Each is written for one client whose parameters are one vector ``x [..., P]``; leading axes
+Each is written for one client whose parameters are one vector ``x [..., P]``. Leading axes
 (clients, configurations) broadcast. State starts afresh every round, as federated clients are
 stateless, unless the optimizer says that clients keep it.
 """
@@ -16,9 +16,9 @@ from torch import Tensor
 from fedlib.component import Component, Decay, NonNegative, Positive, State
 from fedlib.errors import require, require_known, undefined
 
-# A hyperparameter: of one configuration, or ``[C, 1]`` of several.
+# A hyperparameter: a number of one configuration, or ``[C, 1]`` for several.
 Number = Tensor | float
-# The objective's value [..., 1] where the step began, the new x and the new state.
+# The objective's value [..., 1] at the start of the step, the new x and the new state.
 Stepped = tuple[Tensor, Tensor, State]
 FIRST_STEPS = ("grown", "eta0")  # of Delta-SGD
 MOMENTUM_STATES = ("round", "client")  # how long momentum lives
@@ -27,8 +27,8 @@ MOMENTUM_STATES = ("round", "client")  # how long momentum lives
 class Oracle(Protocol):
     """The value ``[..., 1]`` and gradient ``[..., P]`` of the local objective at ``x``.
 
-    On the current batch; a method may ask at more than one point, first of all where it stands.
-    Calls with the same ``draw`` share their dropout masks.
+    It uses the current batch. A method may ask at more than one point, but first at its current
+    one. Calls with the same ``draw`` share their dropout masks.
 
     Example:
         >>> import torch
@@ -64,16 +64,16 @@ class ClientOptimizer(Component):
 
     @property
     def remembers(self) -> bool:
-        """Whether a client's state lives on from one of its rounds to the next."""
+        """Whether a client's state is kept from one of its rounds to the next."""
         return False
 
     @property
     def lr(self) -> float:
-        """The client learning rate; 1, without effect, where the method finds its own steps."""
+        """The client learning rate. It is 1 and has no effect if the method sets its own steps."""
         return 1.0
 
     def init(self, x: Tensor) -> State:
-        """The optimizer's state at its start, at ``x [..., P]``: a dict of tensors."""
+        """The optimizer's initial state, at ``x [..., P]``: a dict of tensors."""
         return {}
 
     def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
@@ -87,7 +87,7 @@ class ClientOptimizer(Component):
 
 @dataclass(frozen=True)
 class RatedOptimizer(ClientOptimizer):
-    """Base class of those with a learning rate ``lr`` (eta_l of the papers).
+    """Base class of client optimizers with a learning rate ``lr`` (eta_l of the papers).
 
     Example:
         >>> import fedlib
@@ -119,15 +119,15 @@ class SGD(RatedOptimizer):
 
 @dataclass(frozen=True)
 class SGDM(RatedOptimizer):
-    """u <- momentum u + g; x <- x - lr u, as torch.optim.SGD.
+    """u <- momentum u + g, x <- x - lr u, as torch.optim.SGD.
 
     Args:
         lr: learning rate.
         momentum: decay of u.
         nesterov: the step is g + momentum u (AdaFedAdam, Tables 3 and 7).
-        momentum_state: ``"round"``: u = 0 at the start of every round. ``"client"``: every client
-            keeps its u and takes it up again in its next round, as in the code of AdaFedAdam's
-            authors, where each client has one torch optimizer; u = 0 at the start of its first.
+        momentum_state: with ``"round"`` u = 0 at the start of every round. With ``"client"`` every
+            client keeps its u for its next round, and u = 0 at the start of its first. AdaFedAdam's
+            authors do this: in their code each client has one torch optimizer.
 
     Example:
         >>> import fedlib
@@ -161,14 +161,14 @@ class SGDM(RatedOptimizer):
 
 @dataclass(frozen=True)
 class ClippedSGD(SGDM):
-    """What PyTorch's usual loop does: clip_grad_norm_, then torch.optim.SGD with weight decay.
+    """PyTorch's usual loop: clip_grad_norm_, then torch.optim.SGD with weight decay.
 
-    g <- g min(1, clip / |g|) + weight_decay x; u <- momentum u + g; x <- x - lr u.
+    g <- g min(1, clip / |g|) + weight_decay x, u <- momentum u + g, x <- x - lr u.
 
     Args:
-        lr, momentum, nesterov, momentum_state: as of :class:`SGDM`.
-        weight_decay: of all trained parameters.
-        clip: the largest norm of a batch's gradient; 0: any.
+        lr, momentum, nesterov, momentum_state: as in :class:`SGDM`.
+        weight_decay: applies to all trained parameters.
+        clip: the largest norm of a batch's gradient. 0 does not clip.
 
     Example:
         >>> import fedlib
@@ -185,7 +185,7 @@ class ClippedSGD(SGDM):
         def changed(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
             value, g = oracle(x, draw)
             clip: Any = self.clip
-            norm = g.norm(dim=-1, keepdim=True) + 1e-6  # as clip_grad_norm_ has it
+            norm = g.norm(dim=-1, keepdim=True) + 1e-6  # as in clip_grad_norm_
             share = torch.where(norm.new_ones(()) * clip > 0, (clip / norm).clamp(max=1), 1.0)
             return value, g * share + self.weight_decay * x
 
@@ -227,7 +227,7 @@ class Adam(RatedOptimizer):
     """Adam with bias correction (Kingma and Ba, 2015), as torch.optim.Adam without weight decay.
 
     Args:
-        lr: learning rate; 1e-3 in Delta-SGD's comparison and in torch.optim.Adam.
+        lr: learning rate. 1e-3 in Delta-SGD's comparison and in torch.optim.Adam.
         beta1, beta2: decay of the first and of the second moment.
         eps: added to the root of the corrected second moment.
 
@@ -255,10 +255,10 @@ class Adam(RatedOptimizer):
 
 @dataclass(frozen=True)
 class Adagrad(RatedOptimizer):
-    """v <- v + g^2, x <- x - lr g / (sqrt(v) + eps); as torch.optim.Adagrad without decays.
+    """v <- v + g^2, x <- x - lr g / (sqrt(v) + eps), as torch.optim.Adagrad without decays.
 
     Args:
-        lr: learning rate; 1e-2 in Delta-SGD's comparison and in torch.optim.Adagrad.
+        lr: learning rate. 1e-2 in Delta-SGD's comparison and in torch.optim.Adagrad.
         eps: added to the root.
 
     Example:
@@ -288,15 +288,15 @@ class SPS(ClientOptimizer):
 
         x <- x - eta g  with  eta = (f(x) - f_star) / (c ||g||^2 + eps)
 
-    f is the whole local objective: with a proximal or contrastive term, f(x) and g have it too.
-    Where f(x) < f_star there is no step. The step size has no upper bound, as in the code of the
+    f is the whole local objective: with a proximal or contrastive term, f(x) and g include it. If
+    f(x) < f_star there is no step. The step size has no upper bound, as in the code of the
     Delta-SGD paper's comparison. ``eta_max`` sets one.
 
     Args:
-        f_star: the least value of every batch's objective; 0 in the Delta-SGD paper.
+        f_star: the least value of every batch's objective. 0 in the Delta-SGD paper.
         c: 0.5 in the Delta-SGD paper.
-        eta_max: upper bound of the step size; None for none.
-        eps: in the denominator.
+        eta_max: upper bound of the step size. None sets no bound.
+        eps: added to the denominator.
 
     Example:
         >>> import fedlib
@@ -332,24 +332,24 @@ class DeltaSGD(ClientOptimizer):
     """Clients that find their own step sizes (Kim et al., 2024, Algorithm 1): x <- x - eta g.
 
     eta_k = min(gamma ||x_k - x_{k-1}|| / (2 ||g_k - g_{k-1}||), sqrt(1 + delta theta_{k-1})
-    eta_{k-1}) + eps and theta_k = eta_k / eta_{k-1}; norms are over all parameters. Where the
-    iterate or the gradient has not changed, eta_k = sqrt(1 + delta theta_{k-1}) eta_{k-1}. eta and
-    theta start at eta0 and theta0 in every round.
+    eta_{k-1}) + eps and theta_k = eta_k / eta_{k-1}. Norms are over all parameters. If the iterate
+    or the gradient has not changed, eta_k = sqrt(1 + delta theta_{k-1}) eta_{k-1}. eta and theta
+    start at eta0 and theta0 in every round.
 
-    Paper and code differ, and the defaults are the code's, which gave the printed numbers:
+    Paper and code differ. The defaults follow the code, which gave the paper's numbers:
 
-    - ``first_step="grown"``: the first step is eta0 sqrt(1 + delta theta0). ``"eta0"``, as
-      printed: it is eta0, and theta is theta0 after it.
-    - g_{k-1} is taken again at x_{k-1} on the batch of step k, at the price of a second gradient
-      per step. ``reuse_gradient`` keeps the gradient of step k - 1, on its own batch: the paper's
-      remark that no gradient is evaluated twice is true of this.
-    - The code adds eps, the print does not (``eps=0``).
-    - The two gradients on one batch have dropout masks of their own, which adds to
-      ||g_k - g_{k-1}||; ``shared_masks`` gives them the same.
+    - With ``first_step="grown"`` the first step is eta0 sqrt(1 + delta theta0). With ``"eta0"``, as
+      in the paper, it is eta0, and theta is theta0 after it.
+    - g_{k-1} is computed again at x_{k-1} on the batch of step k, which costs a second gradient per
+      step. ``reuse_gradient`` keeps the gradient of step k - 1, on its own batch. The paper says
+      that no gradient is evaluated twice, which is true only with this.
+    - The code adds eps, the paper does not (``eps=0``).
+    - The two gradients on one batch have different dropout masks, which adds to
+      ||g_k - g_{k-1}||. With ``shared_masks`` they have the same.
 
     Args:
-        delta: how fast the step size may grow; 0.1 in all experiments.
-        gamma: 2 in all experiments; a smaller one gives smaller steps.
+        delta: bounds the growth of the step size. 0.1 in all experiments.
+        gamma: 2 in all experiments. A smaller value gives smaller steps.
         eta0, theta0: 0.2 and 1 in all experiments.
         eps: added to the step size.
 
@@ -384,7 +384,7 @@ class DeltaSGD(ClientOptimizer):
         return state
 
     def step_size(self, moved: Tensor, turned: Tensor, old: Tensor, theta: Tensor) -> Tensor:
-        """eta_k, from eta_{k-1}, theta_{k-1} and how far x and its gradient have moved."""
+        """eta_k, from eta_{k-1}, theta_{k-1} and the changes of x and of its gradient."""
         grown = old * (1 + self.delta * theta).sqrt()
         # In a round's first step nothing has moved, and only the growth counts.
         known = (moved > 0) & (turned > 0)

@@ -4,26 +4,26 @@ One step of a base optimizer on the gradient g with state s (Mime, section 3, BA
 
     x <- x - lr U(g, s),    s <- V(g, s),
 
-both with the old s. U is linear in g for a frozen s (up to the momentum in s), V need not be:
+both with the old s. U is linear in g for a frozen s (up to the momentum in s). V need not be:
 
 ==========  =========================================  =======================================
 base        U(g, s)                                    V(g, s)
 ==========  =========================================  =======================================
-SGD         g                                          nothing
+SGD         g                                          no state
 Momentum    (1 - beta) g + beta m                      m <- (1 - beta) g + beta m
 Adagrad     g / (sqrt(v) + eps)                        v <- v + g^2
 Adam        ((1-beta1) g + beta1 m) / (sqrt(v) + eps)  m as in U, v <- beta2 v + (1-beta2) g^2
 Yogi        as Adam                                    v <- v - (1-beta2) g^2 sign(v - g^2)
 ==========  =========================================  =======================================
 
-The paper's text has the momentum row and U's linearity. Its Table 5 with the others was not at
-hand, and these rows follow from linearity. Its published code (fedjax) differs: momentum without
-(1 - beta), and an Adam and Adagrad that put the clients' gradients into v too, so that their U is
-not linear in g; theirs also correct the bias, here ``bias_correction=True``.
+The paper's text has the momentum row and U's linearity. Its Table 5 was not available, so the other
+rows follow from linearity. Its published code (fedjax) differs: momentum has no factor (1 - beta),
+and Adam and Adagrad put the clients' gradients into v too, so their U is not linear in g. It also
+corrects the bias, here ``bias_correction=True``.
 
 A U that divides by sqrt(v) explodes at v = 0. By default such a base begins with one V on the
-first gradient it sees, before the first U (:meth:`Base.begin`); with ``v0`` it begins at v = v0
-and m = 0 instead, without that.
+first gradient it sees, before the first U (:meth:`Base.begin`). With ``v0`` it begins at v = v0
+and m = 0 instead, without that V.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Base(Component):
     """Base class. Vectors are ``[..., P]``. Leading axes broadcast.
 
     Attributes:
-        vectors: how many vectors of the size of the parameters the state holds.
+        vectors: the number of vectors in the state, each of the size of the parameters.
 
     Example:
         >>> import fedlib
@@ -58,7 +58,7 @@ class Base(Component):
         return {}
 
     def begin(self, g: Tensor, s: State) -> State:
-        """The state for the first U: V of the first gradient where v would be 0, else ``s``."""
+        """The state for the first U: V of the first gradient if v would be 0, else ``s``."""
         return s
 
     def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
@@ -77,7 +77,7 @@ class Base(Component):
 
 @dataclass(frozen=True)
 class SGD(Base):
-    """U = g, no state.
+    """U = g, without a state.
 
     Example:
         >>> import torch
@@ -117,7 +117,7 @@ class Momentum(Base):
 
 @dataclass(frozen=True)
 class Adaptive(Base):
-    """What Adagrad, Adam and Yogi share: a v, and how it begins; ``passes`` counts the Vs."""
+    """Base of Adagrad, Adam and Yogi: a v, and its start. ``passes`` counts the Vs."""
 
     eps: Positive = 1e-3
     v0: NonNegative | None = None
@@ -154,9 +154,9 @@ class Adagrad(Adaptive):
 
 @dataclass(frozen=True)
 class Adam(Adaptive):
-    """U = ((1 - beta1) g + beta1 m) / (sqrt(v) + eps) with v frozen, V: both moving averages.
+    """U = ((1 - beta1) g + beta1 m) / (sqrt(v) + eps) with v frozen. V updates both averages.
 
-    ``bias_correction`` divides U's numerator by 1 - beta1^(n+1) and v by 1 - beta2^n after n Vs:
+    ``bias_correction`` divides U's numerator by 1 - beta1^(n+1) and v by 1 - beta2^n after n Vs, as
     the numerator has seen one gradient more.
 
     Example:
@@ -172,7 +172,7 @@ class Adam(Adaptive):
 
     def validate(self) -> None:
         if self.bias_correction and self.v0 is not None:
-            raise Error("bias_correction is for a v that starts at 0; leave v0 out")
+            raise Error("bias_correction is for a v that starts at 0: leave v0 out")
 
     def init(self, x: Tensor) -> State:
         return {"m": torch.zeros_like(x), **super().init(x)}

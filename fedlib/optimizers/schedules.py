@@ -12,7 +12,7 @@ Schedule = Callable[[int, int], float]
 
 
 def constant(round: int, rounds: int) -> float:
-    """1 in every round: the setting of FedOpt's main results."""
+    """1 in every round, the setting of FedOpt's main results."""
     return 1.0
 
 
@@ -29,8 +29,8 @@ def exp_decay_thirds(round: int, rounds: int) -> float:
 def step_decay(round: int, rounds: int) -> float:
     """Divided by 10 after 50 % and again after 75 % of the ``rounds`` (Delta-SGD's baselines).
 
-    That is, from round 0.5 * ``rounds`` on, counted from 0. The authors' code begins one round
-    later.
+    The factor changes from round 0.5 * ``rounds`` on, counted from 0. In the authors' code it
+    changes one round later.
     """
     return 0.1 ** ((round >= 0.5 * rounds) + (round >= 0.75 * rounds))
 
@@ -44,7 +44,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def require_schedule(field: str, schedule: str | Schedule) -> None:
-    """Require a schedule that has a name, or a function (round, rounds) -> factor."""
+    """Require a schedule by name, or a function (round, rounds) -> factor."""
     if isinstance(schedule, str):
         require_known(field, schedule, SCHEDULES)
 
@@ -53,8 +53,8 @@ def factor(schedule: str | Schedule, round: int, rounds: int) -> float:
     """The factor of a round, from 0, of ``rounds``.
 
     Raises:
-        Error: a function of the user's fails, gives no finite number >= 0, or another one when it
-            is called again.
+        Error: the user's function fails, gives no finite number >= 0, or gives a different number
+            when it is called again.
     """
     if isinstance(schedule, str):
         return SCHEDULES[schedule](round, rounds)
@@ -62,7 +62,7 @@ def factor(schedule: str | Schedule, round: int, rounds: int) -> float:
     value, again = (called(what, schedule, round, rounds) for _ in range(2))
     number: float = called(what, float, value)
     if not 0 <= number < math.inf:
-        raise Error(f"{what} gives {shown(value)}; it must be a finite factor >= 0")
+        raise Error(f"{what} gives {shown(value)}, but must give a finite factor >= 0")
     if number != called(what, float, again):
-        raise Error(f"{what} gives another factor when it is called again; use the round alone")
+        raise Error(f"{what} gives another factor when it is called again: use the round alone")
     return number

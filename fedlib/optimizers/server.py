@@ -3,19 +3,19 @@
 The pseudo-gradient is g_t = -Delta_t, the weighted mean of x_t - x_i over the cohort (FedOpt,
 section 2). Vectors are ``[..., P]``. A leading axis, if there is one, counts configurations.
 
-If FedOpt's text and the code behind its numbers differ, ``form`` chooses:
+``form`` chooses between FedOpt's text and the code behind its numbers, which differ:
 
 =================  =============================  ====================================
                    ``form="code"`` (default)      ``form="printed"`` (Algorithms 2, 5)
 =================  =============================  ====================================
 second moment v    from the pseudo-gradient g_t   from the momentum m_t
-v before round 0   0                              tau^2 (printed: v_{-1} >= tau^2)
+v before round 0   0                              tau^2 (paper: v_{-1} >= tau^2)
 bias correction    Adam, Yogi: on                 off
 =================  =============================  ====================================
 
-``v0`` and ``bias_correction`` override the last two rows one by one. tau stands outside the square
-root, as in every formula of the paper's proofs. The root over v + tau in its pseudo-code is a slip
-of the typesetting.
+``v0`` and ``bias_correction`` override the last two rows one by one. tau is outside the square
+root, as in every formula of the paper's proofs. The root over v + tau in its pseudo-code is a
+typo.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ServerOptimizer(Component):
 
     @classmethod
     def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Any:
-        """One optimizer for ``C`` configurations. Each kind of them steps its own rows."""
+        """One optimizer for ``C`` configurations. Each kind of optimizer steps its own rows."""
         kinds: dict[str, list[int]] = {}
         for row, part in enumerate(parts):
             kinds.setdefault(part.structure(), []).append(row)
@@ -75,7 +75,7 @@ class ServerOptimizer(Component):
 class Together(ServerOptimizer):
     """Several optimizers, each for its own configurations, rows of ``[C, P]``.
 
-    This lets configurations whose servers differ train as one program if their clients do the same
+    With it, configurations with different servers train as one batch if their clients do the same
     work. A state field that only some optimizers have is kept for all rows.
 
     Attributes:
@@ -105,7 +105,7 @@ class Together(ServerOptimizer):
 
 @dataclass(frozen=True)
 class SGD(ServerOptimizer):
-    """x <- x - lr g. With lr = 1 the server of FedAvg.
+    """x <- x - lr g. With lr = 1 it is FedAvg's server.
 
     Example:
         >>> import torch
@@ -120,7 +120,7 @@ class SGD(ServerOptimizer):
 
 @dataclass(frozen=True)
 class Momentum(ServerOptimizer):
-    """u <- momentum u + g; x <- x - lr u, as torch.optim.SGD: FedAvgM's server.
+    """u <- momentum u + g, x <- x - lr u, as torch.optim.SGD. It is FedAvgM's server.
 
     Example:
         >>> import fedlib
@@ -143,20 +143,19 @@ class Momentum(ServerOptimizer):
 
 @dataclass(frozen=True)
 class Adaptive(ServerOptimizer):
-    """What Adagrad, Adam and Yogi share (FedOpt, Algorithm 2): all but the second moment.
+    """Base of Adagrad, Adam and Yogi (FedOpt, Algorithm 2): all but the second moment.
 
-    m <- beta1 m + (1 - beta1) g;  v <- second_moment(v, g^2);  x <- x - lr m^ / (sqrt(v^) + tau),
-    with m^ = m / (1 - beta1^t) and v^ = v / (1 - beta2^t) where bias correction is on, t from 1.
-    tau is not rescaled by the correction: the step is lr sqrt(1 - beta2^t) / (1 - beta1^t) m /
-    (sqrt(v) + tau).
+    m <- beta1 m + (1 - beta1) g,  v <- second_moment(v, g^2),  x <- x - lr m^ / (sqrt(v^) + tau).
+    With bias correction m^ = m / (1 - beta1^t) and v^ = v / (1 - beta2^t), t from 1. The correction
+    does not rescale tau: the step is lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + tau).
 
     Args:
         tau: degree of adaptivity, outside the square root. Smaller is more adaptive.
         beta1, beta2: decay of m and of v.
         v0: v before round 0. Default: 0 (``form="code"``) or tau^2 (``form="printed"``).
-        bias_correction: default on for ``form="code"``, as in the code behind the printed numbers,
-            and off for ``form="printed"``.
-        form: ``"printed"`` squares the momentum m in v, as Algorithms 2 and 5 are printed.
+        bias_correction: by default on for ``form="code"``, as in the code behind the paper's
+            numbers, and off for ``form="printed"``.
+        form: with ``"printed"`` v squares the momentum m, as in Algorithms 2 and 5 of the paper.
 
     Example:
         >>> import fedlib
@@ -180,7 +179,7 @@ class Adaptive(ServerOptimizer):
         raise undefined(self, "second_moment")
 
     def corrects_bias(self) -> bool:
-        """Whether the step is corrected for m and v having started at their initial values."""
+        """Whether the step corrects m and v for having started at their initial values."""
         return self.form == "code" if self.bias_correction is None else self.bias_correction
 
     def init(self, x: Tensor) -> State:
@@ -200,7 +199,7 @@ class Adaptive(ServerOptimizer):
 
 @dataclass(frozen=True)
 class Adagrad(Adaptive):
-    """v <- v + g^2. FedAdagrad's server; beta1 = 0 in the paper, and no bias to correct.
+    """v <- v + g^2. FedAdagrad's server. The paper has beta1 = 0, so there is no bias to correct.
 
     Example:
         >>> import fedlib
@@ -223,7 +222,7 @@ class Adagrad(Adaptive):
 
 @dataclass(frozen=True)
 class Adam(Adaptive):
-    """v <- beta2 v + (1 - beta2) g^2. FedAdam's server; the paper's beta1 = 0.9, beta2 = 0.99.
+    """v <- beta2 v + (1 - beta2) g^2. FedAdam's server. The paper: beta1 = 0.9, beta2 = 0.99.
 
     Example:
         >>> import fedlib
@@ -243,7 +242,7 @@ class Adam(Adaptive):
 
 @dataclass(frozen=True)
 class Yogi(Adaptive):
-    """v <- v - (1 - beta2) g^2 sign(v - g^2). FedYogi's server; beta1 = 0.9, beta2 = 0.99.
+    """v <- v - (1 - beta2) g^2 sign(v - g^2). FedYogi's server. beta1 = 0.9, beta2 = 0.99.
 
     Example:
         >>> import fedlib

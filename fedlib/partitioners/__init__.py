@@ -6,14 +6,14 @@
 ``dirichlet``             label skew, no example twice (FedOpt's CIFAR-10)
 ``pachinko``              label skew in two levels, no example twice (FedOpt's CIFAR-100)
 ``dirichlet_overlapping`` label skew, clients share examples (Delta-SGD)
-``silos``                 each class cut up among all clients (AdaFedAdam's CIFAR-10)
+``silos``                 each class split among all clients (AdaFedAdam's CIFAR-10)
 ``shards``                a few shards of the sorted labels each (McMahan et al., 2017)
 ``fixed_classes``         a fixed number of classes each
 ``quantity``              at random, given sizes (``uniform_sizes``, ``lognormal_sizes``)
 ========================= ==========================================================================
 
 ``local_split`` then gives every client its own test set. ``label_counts`` and ``total_variation``
-measure what came out.
+measure the result.
 """
 
 from fedlib.partitioners.dirichlet import (

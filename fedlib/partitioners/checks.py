@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from fedlib.errors import Error
 
-# Of so many classes it is asked whether they are classes.
+# From this number of classes on, labels are checked for being ids.
 FEW_LABELS = 1000
-# Of a Dirichlet distribution: its numbers can be drawn without becoming 0, infinite or NaN.
+# The range of a Dirichlet's concentration in which no draw becomes 0, infinite or NaN.
 Concentration = Annotated[float, lambda value: 1e-6 <= value <= 1e6]
 
 
@@ -22,13 +22,13 @@ def labels(name: str, values: ArrayLike) -> np.ndarray:
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
         raise Error(f"{name} must be one-dimensional integers, not {y.dtype} of shape {y.shape}")
     if y.size and y.min() < 0:
-        raise Error(f"{name} must be 0 or more; the smallest is {y.min()}")
+        raise Error(f"{name} must be 0 or more, but the smallest is {y.min()}")
     if y.size and y.max() >= FEW_LABELS:
         different = len(np.unique(y))
         if different < y.max() // 10 or different > y.size // 2:
             raise Error(
-                f"{name} look like ids: {different} different ones in {y.size} examples, up to "
-                f"{y.max()}; number the classes, np.unique(labels, return_inverse=True)[1]"
+                f"{name} look like ids, with {different} different values in {y.size} examples, up "
+                f"to {y.max()}: number the classes with np.unique(labels, return_inverse=True)[1]"
             )
     return y
 
@@ -39,14 +39,14 @@ def sizes(name: str, value: int | Sequence[int] | np.ndarray, clients: int) -> n
     if array.ndim > 1 or (array.ndim == 1 and len(array) != clients):
         raise Error(f"{name} must be one number or {clients} numbers, one per client")
     if not np.issubdtype(array.dtype, np.integer) or array.min() < 0:
-        raise Error(f"{name} is {value}; allowed: integers, 0 or more")
+        raise Error(f"{name} is {value} (allowed: integers, 0 or more)")
     return np.broadcast_to(array, (clients,)).astype(np.int64)
 
 
 def enough(clients: int, wanted: int, available: int) -> None:
-    """Error unless ``available`` examples are as many as the clients want in all."""
+    """Error unless there are ``available`` examples for all that the clients want together."""
     if wanted > available:
         raise Error(
-            f"{clients} clients ask for {wanted} examples in all, "
-            f"but there are only {available}; take fewer, or prepare the data if a stand-in is used"
+            f"{clients} clients ask for {wanted} examples in all, but there are only "
+            f"{available}: take fewer, or prepare the data if a stand-in is used"
         )

@@ -1,4 +1,4 @@
-"""Label skew by Dirichlet distributions, as FedOpt, Delta-SGD and AdaFedAdam draw it."""
+"""Label skew by Dirichlet distributions, as in FedOpt, Delta-SGD and AdaFedAdam."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedlib.partitioners import checks
 from fedlib.partitioners.checks import Concentration
 from fedlib.randomness import numpy_generator
 
-TRIES = 10_000  # of :func:`silos`
+TRIES = 10_000  # tries of :func:`silos`
 
 
 @checked
@@ -25,10 +25,10 @@ def dirichlet_proportions(
 
     Returns:
         float64 ``[clients, classes]``, rows sum to 1. :func:`dirichlet` draws the same matrix from
-        the same numbers.
+        the same arguments.
 
     Raises:
-        Error: fewer than one client or class, or ``alpha`` not a positive finite number.
+        Error: fewer than one client or class, or ``alpha`` is not a positive finite number.
 
     Example:
         >>> import fedlib
@@ -56,8 +56,8 @@ def dirichlet(
 
     Each class's examples are shuffled. Client after client, example after example, a label is drawn
     from the client's distribution and the next unused example of that class is taken. When a class
-    runs out, its probability becomes 0 for every client and the others are renormalised. A client
-    whose whole probability lay on classes that ran out draws from the remaining classes, in
+    runs out, its probability becomes 0 for every client and the others are renormalised. If all
+    classes of a client's distribution have run out, the client draws from the remaining classes, in
     proportion to their remaining examples.
 
     Args:
@@ -65,13 +65,13 @@ def dirichlet(
         clients: number of clients.
         alpha: concentration.
         examples_per_client: size of every client, or one size per client.
-        seed: of the distributions, the shuffles and the draws.
+        seed: seed of the distributions, the shuffles and the draws.
 
     Returns:
-        ``clients`` int64 arrays of exactly the asked sizes, in the order drawn; no index twice.
+        ``clients`` int64 arrays of exactly these sizes, in the order drawn. No index occurs twice.
 
     Raises:
-        Error: a number out of range, or more examples asked for than there are.
+        Error: a number is out of range, or there are too few examples.
 
     Example:
         >>> import numpy as np
@@ -138,15 +138,15 @@ def dirichlet_overlapping(
 ) -> list[np.ndarray]:
     """Draw every client's examples with replacement, in rounded Dirichlet proportions.
 
-    Source: "Auto-tuned clients" (Delta-SGD), section 4, in the form of its authors' code: 100
-    clients of 500 examples, alpha 0.01, 0.1 or 1. The paper names Hsu et al. (2019), whose
-    concentration multiplies a prior that sums to one. The code multiplies a vector of ones, and so
-    does this.
+    Source: "Auto-tuned clients" (Delta-SGD), section 4, as in its authors' code: 100 clients of 500
+    examples, alpha 0.01, 0.1 or 1. The paper cites Hsu et al. (2019), whose concentration
+    multiplies a prior that sums to one. In the authors' code, and here, it multiplies a vector of
+    ones.
 
     A client with distribution q over the classes takes ``round(size * q)`` examples of each class
     but the last. The missing examples come from the last class. The examples of a class are drawn
-    with replacement from all there are: clients overlap, and a client may hold an example twice. So
-    the proportions are kept to within rounding for every client, and no class runs out.
+    with replacement from all of its examples: clients overlap, and a client may hold an example
+    twice. So every client keeps its proportions to within rounding, and no class runs out.
 
     Args:
         labels: ``[N]`` integers, 0 or more. Classes that do not occur are left out.
@@ -154,21 +154,20 @@ def dirichlet_overlapping(
         alpha: concentration, per class.
         examples_per_client: size of every client, or one size per client (the paper's appendix
             B.3: :func:`uniform_sizes` with 100 and 500).
-        seed: of the distributions (the same as :func:`dirichlet`'s) and the draws.
-        author_split: what the authors' code trains on. There a client's examples stay in the order
-            of their classes, and only the first 90 % of them are trained on, so a client's last
-            classes are cut off: of 500 examples 450 are left, and the classes with the highest
-            numbers hardly occur (for CIFAR-100 and alpha 1, over five seeds, the last ten classes
-            hold 1.3 % of the training examples instead of 10 %). If the other classes' rounded
-            counts exceed the size, the code also keeps the surplus. Default: the paper's text, all
-            examples.
+        seed: seed of the distributions (the same as in :func:`dirichlet`) and the draws.
+        author_split: use the training examples of the authors' code. In it a client's examples stay
+            in the order of their classes, and only the first 90 % of them are used, so a client
+            loses its last classes. For CIFAR-100 and alpha 1, over five seeds, the last ten classes
+            hold 1.3 % of the training examples instead of 10 %. If the other classes' rounded
+            counts exceed the size, the code also keeps the surplus. By default all examples are
+            used, as in the paper's text.
 
     Returns:
-        ``clients`` int64 arrays, in random order and of exactly the asked sizes; with
-        ``author_split`` in the order of the classes and a tenth shorter.
+        ``clients`` int64 arrays, in random order and of exactly these sizes. With ``author_split``
+        they are in the order of the classes and a tenth shorter.
 
     Raises:
-        Error: a number out of range, or no labels.
+        Error: a number is out of range, or there are no labels.
 
     Example:
         >>> import numpy as np
@@ -181,7 +180,7 @@ def dirichlet_overlapping(
     y = checks.labels("labels", labels)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     if not y.size:
-        raise Error("labels is empty; there is nothing to draw from")
+        raise Error("labels is empty: there is nothing to draw from")
     classes = np.unique(y)
     pools = [np.flatnonzero(y == label) for label in classes]
     q = dirichlet_proportions(clients, len(classes), alpha, seed)
@@ -204,8 +203,8 @@ def dirichlet_overlapping(
 def rounded_counts(q: np.ndarray, size: int, exact: bool = True) -> np.ndarray:
     """``round(size * q)`` for every class but the last, which takes the missing examples.
 
-    Rounding up may leave less than nothing for the last class. Then it takes 0, and with ``exact``
-    the largest counts give back one each until the sum is ``size``.
+    Rounding up may leave a negative number for the last class. Then it takes 0, and with ``exact``
+    the largest counts each lose one until the sum is ``size``.
 
     Args:
         q: ``[C]``, sums to 1.
@@ -217,35 +216,35 @@ def rounded_counts(q: np.ndarray, size: int, exact: bool = True) -> np.ndarray:
     counts[-1] = max(size - counts[:-1].sum(), 0)
     surplus = counts.sum() - size
     if exact and surplus > 0:
-        # Rounding adds less than one to a class, so there are enough classes to take it from.
+        # Rounding adds less than one to a class, so there are enough classes to take from.
         counts[np.argsort(-counts, kind="stable")[:surplus]] -= 1
     return counts
 
 
 @checked
 def silos(labels: ArrayLike, clients: Count, beta: Concentration, seed: Seed) -> list[np.ndarray]:
-    """Cut every class among all clients in proportions drawn from ``Dir(beta)`` over the clients.
+    """Split every class among all clients in proportions drawn from ``Dir(beta)`` over the clients.
 
     Source: "Accelerating Fair Federated Learning" (AdaFedAdam), appendix C.1: CIFAR-10 in 16
-    subsets, "Dir_16(0.1)"; in the form of its authors' code.
+    subsets, "Dir_16(0.1)", as in its authors' code.
 
-    Unlike :func:`dirichlet`, where a client draws its mix of classes, a class draws its mix of
-    clients here: every example is used, and small ``beta`` makes clients differ in size as well.
-    Proportions are drawn again until every client has enough: the sum over the classes of its
-    shares is at least 1 / (10 K) for K clients, as in the authors' code, and no client is empty.
+    In :func:`dirichlet` a client draws its mix of classes. Here a class draws its mix of clients,
+    so every example is used, and small ``beta`` makes clients differ in size as well. Proportions
+    are drawn again until every client has enough: no client is empty, and with K clients the sum
+    of a client's shares over the classes is at least 1 / (10 K), as in the authors' code.
 
     Args:
         labels: ``[N]`` integers, 0 or more.
         clients: K.
         beta: concentration. The paper uses 0.05, 0.1, 0.5 and 1.
-        seed: of the proportions and the shuffles.
+        seed: seed of the proportions and the shuffles.
 
     Returns:
-        K int64 arrays in random order; every index is in exactly one.
+        K int64 arrays in random order. Every index is in exactly one.
 
     Raises:
-        Error: a number out of range, more clients than examples, or no acceptable proportions in
-            10,000 tries.
+        Error: a number is out of range, there are more clients than examples, or 10,000 tries gave
+            no acceptable proportions.
 
     Example:
         >>> import numpy as np
@@ -258,11 +257,11 @@ def silos(labels: ArrayLike, clients: Count, beta: Concentration, seed: Seed) ->
     y = checks.labels("labels", labels)
     checks.enough(clients, clients, len(y))
     classes, counts = np.unique(y, return_counts=True)
-    least = 1 / (10.0 * clients)  # a float: ten times a small integer of NumPy's may not fit it
+    least = 1 / (10.0 * clients)  # as a float, since ten times a small NumPy integer may overflow
     generator = numpy_generator(seed, "partition silos")
     for _ in range(TRIES):
         q = generator.dirichlet(np.full(clients, beta), size=len(classes))
-        # [C, K + 1]: where a class is cut; rounding the running sums uses every example.
+        # [C, K + 1]: the bounds within a class. Rounding the running sums uses every example.
         cuts = np.round(np.cumsum(q, axis=1) * counts[:, None]).astype(np.int64)
         cuts[:, -1] = counts
         sizes = np.diff(cuts, axis=1, prepend=0).sum(axis=0)
@@ -270,8 +269,8 @@ def silos(labels: ArrayLike, clients: Count, beta: Concentration, seed: Seed) ->
             break
     else:
         raise Error(
-            f"beta is {beta}: in {TRIES} tries some client always had a share below "
-            f"1/{10.0 * clients:g} summed over the classes; raise beta or take fewer clients than "
+            f"beta is {beta}, and in {TRIES} tries some client always had a share below "
+            f"1/{10.0 * clients:g} summed over the classes: raise beta or take fewer clients than "
             f"{clients}"
         )
     pieces = [

@@ -1,4 +1,4 @@
-"""How clients' labels differ: counts, and distances from the labels of all together."""
+"""Measures of how clients' labels differ: counts, and distances from all labels together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedlib.partitioners import checks
 
 @checked
 def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
-    """How often each client has each label.
+    """The number of examples of each label on each client.
 
     Args:
         labels: ``[N]`` integers, 0 or more.
@@ -34,7 +34,7 @@ def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
     """
     y = checks.labels("labels", labels)
     if not len(parts):
-        raise Error("parts is empty; one index array per client is needed")
+        raise Error("parts is empty: give one index array per client")
     classes = int(y.max()) + 1 if y.size else 1
     return np.stack(
         [np.bincount(y[part], minlength=classes) for part in checked_parts("", parts, len(y))]
@@ -43,13 +43,13 @@ def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
 
 @checked
 def total_variation(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
-    """Each client's distance from the labels of all: half the sum of the differences of shares.
+    """Each client's distance from all labels: half the sum of the differences of shares.
 
-    0: the client has the same mix of labels as ``labels``. Close to 1: its labels are rare in all.
-    It is the share of a client's examples that would have to change their label.
+    It is the share of a client's examples that would have to change their label. If it is 0, the
+    client has the same mix of labels as ``labels``. If it is close to 1, its labels are rare.
 
     Returns:
-        float64 ``[clients]``; NaN for a client without examples.
+        float64 ``[clients]``, NaN for a client without examples.
 
     Example:
         >>> import fedlib

@@ -1,4 +1,4 @@
-"""Splits that do not look at labels: at random, by size, by person, and a client's own test set."""
+"""Splits that do not use labels: at random, by size, by person, and a client's own test set."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def iid(n: Size, clients: Count, seed: Seed) -> list[np.ndarray]:
     Args:
         n: number of examples.
         clients: number of clients, ``1 .. n``.
-        seed: of the shuffle.
+        seed: seed of the shuffle.
 
     Returns:
-        ``clients`` int64 arrays; every index is in exactly one, and sizes differ by at most one.
+        ``clients`` int64 arrays. Every index is in exactly one, and sizes differ by at most one.
 
     Raises:
         Error: fewer than one client, or more clients than examples.
@@ -43,14 +43,14 @@ def iid(n: Size, clients: Count, seed: Seed) -> list[np.ndarray]:
 
 @checked
 def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
-    """Group example indices by user. :class:`fedlib.ClientData` knows whose they are.
+    """Group example indices by user. :class:`fedlib.ClientData` keeps the users' names.
 
     Args:
-        user_codes: ``[N]`` integers or strings, the user of each example; also a column of pandas.
+        user_codes: ``[N]`` integers or strings, the user of each example, or a column of pandas.
 
     Returns:
         One int64 array of ascending indices per distinct user, in the order of
-        ``np.unique(user_codes)``, which are the list's ``names``.
+        ``np.unique(user_codes)``. The list's ``names`` are these users.
 
     Raises:
         Error: the codes are not one-dimensional, or one is missing.
@@ -64,7 +64,7 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
     require_owners("user_codes", codes)
     codes = codes.astype(str) if codes.dtype == object else codes
     if codes.ndim != 1:
-        raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")
+        raise Error(f"user_codes has {codes.ndim} dimensions: give one code per example")
     by_code = pd.Series(codes).groupby(codes).indices
     return NamedParts(by_code.values(), list(by_code))
 
@@ -76,7 +76,7 @@ def uniform_sizes(clients: Count, low: Size, high: Size, seed: Seed) -> np.ndarr
     Source: "Auto-tuned clients" (Delta-SGD), appendix B.3, with 100 and 500.
 
     Returns:
-        int64 ``[clients]``; also the ``examples_per_client`` of the other partitioners.
+        int64 ``[clients]``, which other partitioners take as ``examples_per_client``.
 
     Raises:
         Error: fewer than one client, a negative size, or ``high`` below ``low``.
@@ -110,13 +110,13 @@ def lognormal_sizes(
 
     Args:
         clients: number of clients.
-        seed: of the draws.
-        mean, sigma: of the logarithm.
-        shift: added to every size, its minimum.
+        seed: seed of the draws.
+        mean, sigma: mean and standard deviation of the logarithm.
+        shift: added to every size, so it is the minimum.
         cap: the largest size.
 
     Returns:
-        int64 ``[clients]``; also the ``examples_per_client`` of the other partitioners.
+        int64 ``[clients]``, which other partitioners take as ``examples_per_client``.
 
     Raises:
         Error: a number out of range.
@@ -142,11 +142,11 @@ def quantity(n: Size, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> li
     Args:
         n: number of examples.
         sizes: one size per client, for instance from :func:`uniform_sizes`.
-        seed: of the shuffle.
+        seed: seed of the shuffle.
 
     Returns:
-        an int64 array of exactly the asked size for every client; no index twice. Indices beyond
-        the sum of the sizes stay unused.
+        An int64 array of exactly the given size for every client. No index occurs twice. Indices
+        beyond the sum of the sizes stay unused.
 
     Raises:
         Error: the sizes ask for more than ``n`` examples, or are not integers, 0 or more.
@@ -170,17 +170,17 @@ def local_split(
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Split each client's examples at random into a training and a test part.
 
-    AdaFedAdam does so with a fraction of 0.2 to measure how the clients' accuracies differ.
+    AdaFedAdam uses a fraction of 0.2 to measure how the clients' accuracies differ.
 
     Args:
         parts: one index array per client.
         test_fraction: 0 to 1. A client of n examples tests on ``round(test_fraction * n)`` of them.
-            One that it holds several times, as :func:`dirichlet_overlapping` draws them, counts
-            once, and lies with all copies on one side.
-        seed: of the choice. A client's choice does not depend on the other clients.
+            An example that it holds several times, as with :func:`dirichlet_overlapping`, counts
+            once, and all copies are in the same part.
+        seed: seed of the choice. A client's choice does not depend on the other clients.
 
     Returns:
-        training parts and test parts, int64, in the order of ``parts``.
+        Training parts and test parts, int64, in the order of ``parts``.
 
     Raises:
         Error: a fraction outside 0 to 1, or a part that is no list of indices.

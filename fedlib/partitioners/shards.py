@@ -15,7 +15,7 @@ from fedlib.randomness import numpy_generator
 def shards(
     labels: ArrayLike, clients: Count, shards_per_client: Count, seed: Seed
 ) -> list[np.ndarray]:
-    """Cut the examples, sorted by label, into equal shards, and deal them out.
+    """Sort the examples by label, split them into equal shards, and deal these out.
 
     Source: McMahan et al. (2017), "Communication-Efficient Learning of Deep Networks from
     Decentralized Data": MNIST in 200 shards, two for each of 100 clients. Examples of a label are
@@ -23,14 +23,14 @@ def shards(
 
     Args:
         labels: ``[N]`` integers, 0 or more.
-        clients: how many; shards_per_client: of each.
-        seed: of the order and the deal.
+        clients, shards_per_client: number of clients, and of shards for each.
+        seed: seed of the order and the deal.
 
     Returns:
-        ``clients`` int64 arrays; every example is in exactly one.
+        ``clients`` int64 arrays. Every example is in exactly one.
 
     Raises:
-        Error: a number out of range, or more shards than examples.
+        Error: a number is out of range, or there are more shards than examples.
 
     Example:
         >>> import numpy as np
@@ -55,18 +55,18 @@ def fixed_classes(
     """Give every client the same number of classes, and divide each class among its clients.
 
     Source: Li et al. (2022), "Federated Learning on Non-IID Data Silos", "#C = k": client i has
-    the i-th class, modulo their number, and others at random.
+    the i-th class, modulo the number of classes, and others at random.
 
     Args:
         labels: ``[N]`` integers, 0 or more.
-        clients: how many; classes_per_client: of each.
-        seed: of the classes and the shuffles.
+        clients, classes_per_client: number of clients, and of classes for each.
+        seed: seed of the classes and the shuffles.
 
     Returns:
-        ``clients`` int64 arrays; every example of a class that some client has is in exactly one.
+        ``clients`` int64 arrays. Every example of a class that some client has is in exactly one.
 
     Raises:
-        Error: a number out of range, or a class with fewer examples than clients that have it.
+        Error: a number is out of range, or a class has fewer examples than clients.
 
     Example:
         >>> import numpy as np
@@ -79,7 +79,8 @@ def fixed_classes(
     y = checks.labels("labels", labels)
     names = np.unique(y)
     if classes_per_client > len(names):
-        raise Error(f"classes_per_client is {classes_per_client}; there are {len(names)} classes")
+        count = len(names)
+        raise Error(f"classes_per_client is {classes_per_client}, but there are {count} classes")
     draw = numpy_generator(seed, "partition fixed classes")
     has = np.zeros((clients, len(names)), dtype=bool)
     for client in range(clients):
@@ -91,7 +92,7 @@ def fixed_classes(
         owners, examples = np.flatnonzero(has[:, code]), np.flatnonzero(y == name)
         if len(owners) > len(examples):
             raise Error(
-                f"label {name} has {len(examples)} examples for {len(owners)} clients; take fewer"
+                f"label {name} has {len(examples)} examples for {len(owners)} clients: take fewer"
             )
         cut = np.array_split(draw.permutation(examples), max(1, len(owners)))
         for owner, part in zip(owners, cut, strict=False):

@@ -460,8 +460,8 @@ def test_a_schedule_of_ones_own_is_a_rate_each_round(store):
     assert last.groupby("client_schedule", sort=False)["value"].nunique().tolist() == [1, 2]
     numbers = itertools.count()
     for schedule, message in (
-        (lambda round, rounds: float("nan"), "gives nan; it must be a finite factor >= 0"),
-        (lambda round, rounds: -1.0, r"gives -1\.0; it must be a finite factor >= 0"),
+        (lambda round, rounds: float("nan"), "gives nan, but must give a finite factor >= 0"),
+        (lambda round, rounds: -1.0, r"gives -1\.0, but must give a finite factor >= 0"),
         (lambda round, rounds: 1 / (1 + next(numbers)), "another factor when it is called again"),
     ):
         refused(message, fedlib.run, task, "fedavg", client_schedule=schedule)

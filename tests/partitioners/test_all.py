@@ -87,7 +87,7 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: pachinko(**TREE | {"beta": float("inf")}), "beta is inf"),
         (lambda: pachinko(**TREE | {"coarse": [0, 0, 1, -1]}), "coarse must be 0 or more"),
         (lambda: shards(LABELS, 251, 2, 0), "251 clients ask for 502 examples in all, .* only 500"),
-        (lambda: fixed_classes(LABELS, 5, 11, 0), "classes_per_client is 11; there are 10"),
+        (lambda: fixed_classes(LABELS, 5, 11, 0), "classes_per_client is 11, but there are 10"),
         (lambda: fixed_classes([0, 1], 3, 2, 0), "label 0 has 1 examples for 3 clients"),
     ],
 )
