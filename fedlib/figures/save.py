@@ -62,7 +62,8 @@ def save(
         caption: one or two sentences.
         histories: the runs it was made from. May be empty for a figure without any.
         missing: tasks that the figure should show and that were not run. The corner names them.
-        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
+        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/own/``, so that no picture
+            of yours takes the place of a published one.
 
     Returns:
         the PNG, for a table the HTML.
@@ -93,7 +94,8 @@ def save(
         "missing": list(missing),
         "versions": {name: version(name) for name in ("fedlib", "matplotlib", "pandas", "seaborn")},
     }
-    target = paths.figures_root(root) / id
+    folder = paths.preset_figures("own") if root is None else paths.figures_root(root)
+    target = folder / id
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
         # A comparison says at its cells how the runs depart from the paper's.

@@ -30,6 +30,14 @@ def test_what_cannot_be_saved():
     refused("no data", figures.save, None, "a/b", pd.DataFrame(), **about)
 
 
+def test_a_picture_of_ones_own_takes_no_published_ones_place(tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDLIB_FIGURES", raising=False)
+    monkeypatch.setattr("fedlib.paths.project_root", lambda: tmp_path)
+    about = {"caption": "", "histories": ()}
+    figures.save(None, "fedopt/figure_1", pd.DataFrame({"x": [1.0]}), **about)
+    assert not (tmp_path / "figures/fedopt").exists() and [*tmp_path.rglob("figure_1.csv")]
+
+
 def test_missing_tasks_are_named_in_the_corner(tmp_path, histories):
     data, figure = pd.DataFrame({"x": [1.0]}), Figure(figsize=(2, 1))
     common = {"caption": "", "histories": histories[:2], "missing": ["mnist", "cifar10"]}
