@@ -1,4 +1,4 @@
-"""Tasks by name: the papers' tasks, and the tasks that users bring as ``MODULE:FUNCTION``."""
+"""Tasks by name: the papers' tasks, and users' own tasks as ``MODULE:FUNCTION``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fedlib.tasks.imported import image_task, table_task, text_task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, require_preset
 from fedlib.tasks.quadratic import quadratic_task
 
-# name -> module (which may serve several tasks), papers that use it, and what it is about.
+# name -> module (which may serve several tasks), papers that use it, and its subject.
 TASKS: dict[str, dict[str, str]] = read_toml("tasks/tasks.toml")
-# Stored as floats, however they are given: 1 and 1.0 are the same run.
+# Always stored as floats: 1 and 1.0 are the same run.
 FLOATS = ("alpha", "beta", "width", "l2")
 
 __all__ = [
@@ -43,7 +43,7 @@ from_datasets = ClientData.from_datasets
 
 
 def defaults(name: str, preset: str = "paper") -> dict[str, Any]:
-    """The options of a task's preset: option -> default, None where the data decide.
+    """The options of a task's preset: option -> default, or None if the data decide.
 
     Args:
         name: from :func:`fedlib.list_tasks`.
@@ -76,21 +76,21 @@ def scale(name: str, preset: str) -> str:
 def preset_values(
     name: str, preset: str, options: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """All that a task's preset declares, its options' defaults and the settings of a run.
+    """Everything in a task's preset: its options' defaults and the settings of a run.
 
-    No data are loaded; where the data decide, the value is an :class:`AtMost` or None.
+    No data are loaded. If the data decide, the value is an :class:`AtMost` or None.
 
     Args:
-        options: in place of their defaults.
+        options: values that replace defaults.
 
     Raises:
-        Error: an option that the task does not have, or a value of another kind.
+        Error: the task has no such option, or the value has the wrong type.
     """
     return chosen(_module(name), name, scale(name, preset), options or {})
 
 
 def paper_values(name: str) -> dict[str, Any]:
-    """What the paper preset declares, and what the paper has where that leaves it to the data."""
+    """The values of the paper preset. Numbers that it leaves to the data come from the paper."""
     given = read_toml("papers/cells.toml")["given"]
     return {**preset_values(name, "paper"), **given.get(name, {})}
 
@@ -106,19 +106,19 @@ def load_task(
     """A task of the papers, or one that you bring.
 
     Args:
-        name: from :func:`fedlib.list_tasks`, or ``"module:function"``: a function of yours that
+        name: from :func:`fedlib.list_tasks`, or ``"module:function"`` for your own function that
             makes a :class:`fedlib.Task`. If it has arguments ``preset``, ``seed`` or ``data_root``,
             it gets these.
         preset: ``"quick"`` (a small problem of the same kind), ``"laptop"`` (the paper's protocol,
             scaled down to two cores if needed) or ``"paper"``.
-        seed: of the partition, and of generated data.
-        data_root: where prepared data lies. Default: ``FEDLIB_DATA``, else ``data/``.
-        **options: the task's own, for instance ``width=0.25`` of cifar10. See its module. None is
-            the preset's default. Of a function of yours, its arguments.
+        seed: seed of the partition, and of generated data.
+        data_root: folder of prepared data. Default: ``FEDLIB_DATA``, else ``data/``.
+        **options: options of the task, for instance ``width=0.25`` for cifar10. Its module lists
+            them. None is the preset's default. For your own function, its arguments.
 
     Raises:
-        Error: unknown name, preset or option, a value out of range, or a function that fails; or
-            data of the laptop or paper preset that are not prepared.
+        Error: unknown name, preset or option, a value out of range, a function that fails, or data
+            of the laptop or paper preset that are not prepared.
 
     Example:
         >>> import fedlib
@@ -155,26 +155,26 @@ def _made(name: str, function: Any, usual: Mapping[str, Any], options: Mapping[s
 
     Args:
         name: ``MODULE:FUNCTION``.
-        usual: preset, seed and data root, given to the function where it has such arguments.
+        usual: preset, seed and data root, passed if the function has such arguments.
         options: its other arguments.
 
     Raises:
-        Error: an option that it does not have or needs, a preset though it has none, or it fails or
-            gives something else.
+        Error: the function lacks an option or needs another, has no presets though one is given,
+            fails, or gives something else than a task.
     """
     what = f"task {name!r}"
     if not callable(function):
-        raise Error(f"{what} is {shown(function)}; it must be a function that makes a fedlib.Task")
+        raise Error(f"{what} is {shown(function)}, but must be a function that makes a fedlib.Task")
     signature = inspect.signature(function)
     if usual["preset"] != "quick" and "preset" not in signature.parameters:
-        raise Error(f"preset is {usual['preset']!r}, but {what} has no presets; leave it out")
+        raise Error(f"preset is {usual['preset']!r}, but {what} has no presets: leave it out")
     given = {key: value for key, value in usual.items() if key in signature.parameters}
     given.update(options)
     task = called(what, function, **given)
     if not isinstance(task, Task):
-        raise Error(f"{what} gives {shown(task)}; it must return a fedlib.Task")
-    # It says with what it was made, as far as JSON can. One of the catalogue's knows its own preset
-    # and seed, which the function may have chosen.
+        raise Error(f"{what} gives {shown(task)}, but must return a fedlib.Task")
+    # The task records its arguments, as far as JSON can store them. A task of the catalogue knows
+    # its own preset and seed, which the function may have chosen.
     plain: dict[str, Any] = {}
     for key, value in given.items():
         with suppress(TypeError, ValueError, AttributeError):

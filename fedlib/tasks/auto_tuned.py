@@ -1,9 +1,9 @@
 """Delta-SGD's image tasks: overlapping clients with label skew, one central test set.
 
-The quick preset has small problems in their place: pictures of scikit-learn's digits for softmax
-regression and networks of 32 units a layer. They keep what the paper's comparison rests on: one
-problem whose learning rates are tuned, and others with other classes, depths, scales of the inputs
-and label skews, on which these rates are kept.
+The quick preset has small problems instead: pictures of scikit-learn's digits for softmax
+regression and networks of 32 units a layer. They keep the structure of the paper's comparison: the
+learning rates are tuned on one problem and used on others, which have other classes, depths, input
+scales and label skews.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fedlib.tasks import images, settings
 from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
 from fedlib.tasks.released_draws import released_draws
 
-MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels
-DIGITS = 0.305, 0.376  # of scikit-learn's
+MEAN, STD = 0.1307, 0.3081  # statistics of MNIST's pixels
+DIGITS = 0.305, 0.376  # statistics of scikit-learn's digits
 # name -> (data, depth of the ResNet or None for the shallow CNN, the paper's name of the data)
 TASKS = {
     "mnist": ("mnist", None, "MNIST"),
@@ -54,7 +54,7 @@ paper = {
     | ({} if depth is None else {"norm": "tracked"})
     for name, (data, depth, label) in TASKS.items()
 }
-# MNIST is whole on two cores; Fashion-MNIST has a quarter of its rounds, the ResNets are narrow.
+# MNIST is whole on two cores. Fashion-MNIST has a quarter of its rounds, and ResNets are narrow.
 laptop = {
     "fashion_mnist": {**paper["fashion_mnist"], "rounds": 250},
     **{
@@ -64,8 +64,8 @@ laptop = {
     },
 }
 SMALL = {"sizes": 100, "batch_size": 12, "rounds": 40, "test_examples": AtMost(1000)}
-# The small problems: data, network, mean and deviation that become 0 and 1, pixels averaged over
-# squares of this side, and what figures call them.
+# The small problems: data, network, mean and deviation that become 0 and 1, side of the squares
+# over which pixels are averaged, and the name in figures.
 SMALLER = {
     "mnist": ("mnist", "softmax", (MEAN, STD), 4, "softmax, 7x7 pixels"),
     "fashion_mnist": ("fashion_mnist", "mlp", (MEAN, STD), 4, "MLP, 7x7 pixels"),
@@ -83,37 +83,38 @@ HIDDEN = {"softmax": (), "mlp": (32,), "deep": (32, 32, 32)}  # units of the sma
 def load(given: Given) -> Task:
     """100 clients of 500 examples with labels from Dirichlet(alpha), 10 a round, batches of 64.
 
-    500 rounds on MNIST, 1000 on Fashion-MNIST, 2000 on the others. Sources: Delta-SGD section 4 and
-    appendix B; its authors' code for what that or our text copy leaves out: for CIFAR random crops
-    after padding by 4, flips, pixels shifted and scaled by channel. A client's examples are drawn
+    There are 500 rounds on MNIST, 1000 on Fashion-MNIST and 2000 on the others. Sources: Delta-SGD
+    section 4 and appendix B. The authors' code supplies the rest: for CIFAR random crops after
+    padding by 4, flips, and pixels shifted and scaled by channel. A client's examples are drawn
     with replacement, so clients overlap. The server evaluates on the whole test set, which is one
     client here.
 
     Options:
-        seed: of the partition.
+        seed: seed of the partition.
         data: the prepared data set. Default: ``mnist``, ``fashion_mnist``, ``cifar10`` or
-            ``cifar100``, of the quick preset those of :data:`SMALLER`.
-        clients: how many.
-        sizes: examples of each client. ``"100-500"`` draws each client's from this range
+            ``cifar100``, or for the quick preset the data in :data:`SMALLER`.
+        clients: number of clients.
+        sizes: examples of each client. ``"100-500"`` draws each client's number from this range
             (Table 3).
         alpha: concentration of the Dirichlet distribution. 1, 0.1 and 0.01 in the paper.
-        author_split: as the authors' code behind the printed numbers does, train on the first
-            90 % of each client's examples in the order of their labels: 450 of 500, so that an
-            epoch's last batch has 2. False is the paper's text: all of them. See
+        author_split: train on the first 90 % of each client's examples in the order of their
+            labels, as the authors' code behind the paper's numbers does. Then a client has 450 of
+            500, and an epoch's last batch has 2. False is the paper's text: all of them. See
             :func:`fedlib.partition.dirichlet_overlapping`.
         draws: ``"authors"`` takes the partition and the cohorts that the authors' released script
             draws, whatever the seeds. See :mod:`fedlib.tasks.released_draws`. Default: by the
             seeds of the task and of the run.
-        test_examples: how many test images, drawn at random.
-        network: ``"paper"``, the one that the task is named after; or of the small problems
-            ``"softmax"`` regression, ``"mlp"`` with one hidden layer of 32 units, ``"deep"`` with
-            three; of inputs see :data:`SMALLER`, of learning rates
+        test_examples: number of test images, drawn at random.
+        network: ``"paper"`` is the network in the task's name. The small problems use
+            ``"softmax"`` regression, ``"mlp"`` with one hidden layer of 32 units, or ``"deep"``
+            with three. Their inputs are in :data:`SMALLER` and their learning rates in
             :func:`fedlib.tasks.settings.small_clients`.
         width: factor on all layer widths.
-        norm: of a ResNet: ``"tracked"``, the paper preset's, keeps running statistics as the
-            code behind the printed numbers does, but always averages them with the model (under
-            FedAdam that code leaves the server's as they start); ``"batch"``, quick's, has none.
-            ``"group"``. See :class:`fedlib.models.ResNet`.
+        norm: normalisation of a ResNet, see :class:`fedlib.models.ResNet`. ``"tracked"``, in the
+            paper preset, keeps running statistics as the code behind the paper's numbers does, but
+            always averages them with the model (under FedAdam that code leaves the server's
+            statistics at their start). ``"batch"``, in the quick preset, has none. ``"group"`` is
+            GroupNorm.
     """
     data, depth, _ = TASKS[given.name]
     dataset = images.load(given)
@@ -158,7 +159,7 @@ def load(given: Given) -> Task:
 
 
 def _draw(given: Given, labels: np.ndarray) -> tuple[list[np.ndarray], Cohorts | None]:
-    """The clients' examples, and the sampler of cohorts where they are the authors'."""
+    """The clients' examples, and the sampler of cohorts if they are the authors'."""
     sizes, split = _sizes(given), bool(given.author_split)
     if given.draws is None:
         seed = key(given.seed, "clients")
@@ -168,7 +169,7 @@ def _draw(given: Given, labels: np.ndarray) -> tuple[list[np.ndarray], Cohorts |
         return parts, None
     require(given.draws == "authors", "draws", given.draws, "'authors'")
     if not isinstance(sizes, int):
-        raise Error(f"sizes is {given.sizes!r}; allowed: with the authors' draws, one number")
+        raise Error(f"sizes is {given.sizes!r}, but the authors' draws need one number")
     return released_draws(labels, given.clients, given.alpha, sizes, author_split=split)
 
 
@@ -179,5 +180,5 @@ def _sizes(given: Given) -> int | np.ndarray:
         return sizes
     low, dash, high = sizes.partition("-")
     if not (dash and low.isdecimal() and high.isdecimal()):
-        raise Error(f"sizes is {sizes!r}; allowed: a whole number, or a range such as '100-500'")
+        raise Error(f"sizes is {sizes!r} (allowed: a whole number, or a range such as '100-500')")
     return partitioners.uniform_sizes(given.clients, int(low), int(high), key(given.seed, "sizes"))

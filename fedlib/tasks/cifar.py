@@ -1,8 +1,8 @@
 """CIFAR-10 and CIFAR-100 of FedOpt: clients with label skew, ResNet-18 with GroupNorm.
 
-The quick preset has a small problem of the same kind instead, for a network with one hidden layer:
-pictures of two handwritten digits, whose label is the first one (ten classes), or the number that
-they write (a hundred classes in ten families).
+The quick preset has a small problem of the same kind instead, for a network with one hidden layer.
+Its pictures show two handwritten digits. The label is the first digit (ten classes), or the number
+that both write (a hundred classes in ten families).
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ HIDDEN = 64  # units of the small network
 def transform(x: Tensor, keys: Tensor | None) -> Tensor:
     """uint8 ``[..., 32, 32, 3]`` -> float32 ``[..., 3, 24, 24]``.
 
-    Training: random crop and flip per image, then standardised per image. Evaluation: the central
-    crop. (The code behind the printed numbers took one crop offset per batch until 2021; the paper
-    says per image.)
+    In training each image is cropped and flipped at random, then standardised. In evaluation it is
+    cropped to the centre. (The code behind the paper's numbers took one crop offset per batch until
+    2021. The paper says per image.)
     """
     window = images.centre_crop(x, CROP) if keys is None else images.random_crop_flip(x, CROP, keys)
     return images.channels_first(images.standardize(window))
@@ -76,25 +76,24 @@ def transform(x: Tensor, keys: Tensor | None) -> Tensor:
 def load(given: Given) -> Task:
     """500 clients of 100 examples, 10 clients a round, batches of 20, 4000 rounds.
 
-    ``cifar10``: labels from Dirichlet(0.1); ``cifar100``: Pachinko allocation. Sources: FedOpt
+    ``cifar10`` has labels from Dirichlet(0.1), ``cifar100`` Pachinko allocation. Sources: FedOpt
     section 4 and appendices C.1 and F (data), Table 7 (batch), Tables 8 and 9 (hyperparameters).
 
     Options:
-        seed: of the partition; for data with clients, of the choice among them.
+        seed: seed of the partition. If data have clients, seed of the choice among them.
         data: the prepared data set. ``cifar100`` needs coarse labels or clients. Its default is
             ``fed_cifar100`` (the authors' own partition) if that is prepared, else ``cifar100``.
-        clients, examples_per_client: training clients.
-        test_clients: 100 test images each, partitioned alike.
-        alpha: concentration of the Dirichlet distribution (times a vector of ones); of
-            ``cifar100``, over coarse labels.
-        beta: of ``cifar100``, the concentration over the fine labels of each; for data with
-            clients alpha, beta and examples_per_client are not used.
-        network: ``"resnet18"``, or ``"mlp"`` with one hidden layer of 64 units, whose
-            inputs are the pixels in [0, 1] and whose learning rates are those of
-            :func:`fedlib.tasks.settings.small`.
+        clients, examples_per_client: numbers of training clients and of their examples.
+        test_clients: number of test clients, with 100 test images each, partitioned alike.
+        alpha: concentration of the Dirichlet distribution (times a vector of ones). For
+            ``cifar100`` it is over coarse labels.
+        beta: for ``cifar100``, the concentration over the fine labels of each. Data with clients
+            do not use alpha, beta and examples_per_client.
+        network: ``"resnet18"``, or ``"mlp"`` with one hidden layer of 64 units. Its inputs are the
+            pixels in [0, 1] and its learning rates are in :func:`fedlib.tasks.settings.small`.
         width: factor on all channel counts, or on the hidden units.
-        groups: of the ResNet's GroupNorm. 2 made the printed numbers (the default of the library
-            then used).
+        groups: groups of the ResNet's GroupNorm. The paper's numbers used 2 (then the library's
+            default).
         l2: 1e-4 adds 1e-4 times the sum of the squared weights of convolutions and dense layer
             (its bias too) to the training loss. The authors' model asks for it, but until July
             2020 their library did not add it. The paper says nothing. Default: none.
@@ -145,7 +144,7 @@ def _partition(
     coarse = getattr(dataset, f"{split}_coarse")
     if coarse is None:
         what = f"task cifar100: data {dataset.name!r} has no coarse labels"
-        raise Error(f"{what}; import it with train_coarse and test_coarse")
+        raise Error(f"{what}: import it with train_coarse and test_coarse")
     return partitioners.pachinko(
         np.asarray(coarse), labels, clients, examples, given.alpha, given.beta, draw
     )

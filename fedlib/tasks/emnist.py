@@ -1,4 +1,4 @@
-"""EMNIST of FedOpt and Mime, a client per writer: characters to recognise or to reproduce."""
+"""EMNIST of FedOpt and Mime, one client per writer: recognise or reproduce characters."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ POOLED, SMALL_PIXELS = 4, 7 * 7
 NETWORK = {"network": "paper", "cap": 0}
 SMALL = {"network": "small", "clients": AtMost(100), "cap": 40}
 PAPER, QUICK = {"data": None, "clients": ALL}, {"clients": AtMost(40)}
-# Mime's small problem: 40 pictures a writer, 8x16, ten classes, and one hidden layer. The two local
-# steps of the network are full-batch ones.
+# Mime's small problem has 40 pictures a writer, 8x16, ten classes, and one hidden layer. The two
+# local steps of the network are full-batch steps.
 PAIRS, SMALL_HIDDEN = {"data": "digit_writers", "clients": AtMost(120)}, (32,)
 FULL_BATCHES = {"clients_per_round": 40, "batch_size": 40, "local_epochs": 2}
 paper: dict[str, Preset] = {
@@ -67,41 +67,41 @@ quick = {
 def load(given: Given) -> Task:
     """Writers as clients.
 
-    ``emnist_cr``: 62 classes, a small CNN; 10 writers a round, batches of 20, 1500 rounds. Sources:
-    FedOpt section 4 (task), Table 4 (model), Table 7 (batch), Tables 8 and 9 (hyperparameters).
-    Paper is 1 and ink 0, as in the federated EMNIST files. Mime's Table 2 has this task as "EMNIST
-    CNN" (1000 rounds, 20 clients a round for FedAvg).
+    ``emnist_cr`` has 62 classes and a small CNN, with 10 writers a round, batches of 20 and 1500
+    rounds. Sources: FedOpt section 4 (task), Table 4 (model), Table 7 (batch), Tables 8 and 9
+    (hyperparameters). Paper is 1 and ink 0, as in the federated EMNIST files. Mime's Table 2 has
+    this task as "EMNIST CNN" (1000 rounds, 20 clients a round for FedAvg).
 
-    ``emnist_ae``: FedOpt's autoencoder, whose target is its input; 3000 rounds. Sources as before,
-    the model from Table 3. Ink is 1 and paper 0: the authors' code turns the files' pixels over.
+    ``emnist_ae`` is FedOpt's autoencoder, whose target is its input, with 3000 rounds. Sources as
+    before, with the model from Table 3. Ink is 1 and paper 0, as the authors' code inverts the
+    files' pixels.
 
-    ``emnist_logistic``: Mime's softmax regression; 20 a round, batches of 20, one local epoch, 1000
-    rounds. Source: Mime, section 5 and Table 2. The paper counts communication, not clients: 20 a
-    round is what FedAvg's 40 model sizes pay for, methods that send more sample fewer. It prints no
-    batch size. Its setup "closely matches" FedOpt's, whose EMNIST batches hold 20. Ink is 1 and
-    paper 0, as the authors' library has it.
+    ``emnist_logistic`` is Mime's softmax regression, with 20 clients a round, batches of 20, one
+    local epoch and 1000 rounds. Source: Mime, section 5 and Table 2. The paper counts
+    communication, not clients: FedAvg's 40 model sizes pay for 20 clients a round, and methods that
+    send more sample fewer. It gives no batch size, but its setup "closely matches" FedOpt's, whose
+    EMNIST batches have 20 examples. Ink is 1 and paper 0, as in the authors' library.
 
-    ``emnist_mlp``: Mime's 300-100 network (section 5.1 and Figure 1), with 10 local epochs, else
-    as the regression.
+    ``emnist_mlp`` is Mime's 300-100 network (section 5.1 and Figure 1), with 10 local epochs. All
+    else is as in the regression.
 
     In the quick preset these two have a small problem, ``digit_writers``: pictures 8x16 of two
-    digits whose label is the first one, for the regression or one hidden layer of 32 units. The
-    network takes two local epochs in one batch, so that what limits its methods is how long a step
-    may be.
+    digits with the first one as label, for the regression or one hidden layer of 32 units. The
+    network takes two local epochs in one batch, so that the longest stable step limits its methods.
 
     Options:
-        seed: of the choice of writers if there are more than ``clients``.
+        seed: seed of the choice of writers if there are more than ``clients``.
         data: the prepared data set, with writers. Default: ``emnist``, else ``femnist``, else
             the offline stand-in of ``emnist``.
-        clients: how many writers.
-        cap: training examples of a writer, the first ones. 0 for all of them.
-        network: ``"paper"``, or ``"small"``, which sees 7x7 pixels, means of 4x4 of the image's:
-            for characters one softmax layer, for the autoencoder layers of 64, 16 and
-            64. Its learning rates are those of :func:`fedlib.tasks.settings.small`.
+        clients: number of writers.
+        cap: largest number of a writer's training examples, the first ones. 0 for all.
+        network: ``"paper"``, or ``"small"``, which takes 7x7 pixels, means of 4x4 of the image. It
+            has one softmax layer for characters, and layers of 64, 16 and 64 for the autoencoder.
+            Its learning rates are in :func:`fedlib.tasks.settings.small`.
         width: factor on all layer widths. The regression has none.
-        reduction: of the autoencoder's mean squared errors in a batch. The code of the time
-            of the paper took their ``"sum"``, which fits client learning rates of 10 and more.
-            Before and since it took the ``"mean"``.
+        reduction: reduction of the autoencoder's mean squared errors over a batch. At the time of
+            the paper the code took their ``"sum"``, which fits client learning rates of 10 and
+            more. Before and since it took the ``"mean"``.
     """
     small = hasattr(given, "network") and small_network(given, "paper", "small")
     name, label, cap = given.name, LABELS[given.name], getattr(given, "cap", 0)
@@ -151,7 +151,7 @@ def load(given: Given) -> Task:
 
 
 def pooled(x: Tensor) -> Tensor:
-    """uint8 images ``[N, 28, 28]`` with the means of 4x4 pixels: uint8 ``[N, 7, 7]``."""
+    """Images uint8 ``[N, 28, 28]`` to the means of 4x4 pixels, uint8 ``[N, 7, 7]``."""
     return F.avg_pool2d(x.float(), POOLED).round().to(torch.uint8)
 
 
@@ -172,11 +172,11 @@ def mse_x1000(outputs: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Writers:
-    """Handwriting with the examples of its chosen writers.
+    """A handwriting data set and the examples of its chosen writers.
 
     Attributes:
-        data: all of it.
-        train, test: of each writer the indices of its examples, in the two splits.
+        data: the whole data set.
+        train, test: for each writer the indices of its examples, in the two splits.
         ids: the writers' codes.
     """
 
@@ -190,14 +190,14 @@ class Writers:
 
         Args:
             split: ``"train"`` or ``"test"``.
-            ink: ``"dark"`` or ``"bright"``. Pixels of the other polarity are turned over.
+            ink: ``"dark"`` or ``"bright"``. Pixels of the other polarity are inverted.
         """
         x, y = (images.tensor(getattr(self.data, f"{split}_{field}")) for field in "xy")
         other = {"dark": "ink_bright", "bright": "ink_dark"}[ink]
         return (255 - x if self.data.polarity == other else x), y
 
     def origin(self) -> dict[str, Any]:
-        """A task's fields that say which data it has."""
+        """The fields of a task that describe its data."""
         options = {"data": self.data.name, "clients": len(self.ids)}
         return {"options": options, **images.origin(self.data)}
 
@@ -210,12 +210,12 @@ def load_writers(given: Given, prefer: Sequence[str] = ("emnist", "femnist")) ->
             prepared, else the offline stand-in of ``prefer[0]``.
 
     Raises:
-        Error: data without writers, or more clients than there are.
+        Error: the data have no writers, or there are fewer writers than clients.
     """
     dataset = images.load(given, *prefer)
     if dataset.train_client is None or dataset.test_client is None:
         what = f"task {given.name}: data {dataset.name!r} has no writers"
-        raise Error(f"{what}; import it with train_client and test_client")
+        raise Error(f"{what}: import it with train_client and test_client")
     train, test = (
         dict(zip(np.unique(codes).tolist(), partitioners.by_user(codes), strict=True))
         for codes in (np.asarray(dataset.train_client), np.asarray(dataset.test_client))
@@ -223,7 +223,7 @@ def load_writers(given: Given, prefer: Sequence[str] = ("emnist", "femnist")) ->
     both = sorted(set(train) & set(test))
     if not both:
         what = f"task {given.name}: no writer of {dataset.name!r} is in both splits"
-        raise Error(f"{what}; see data/README.md")
+        raise Error(f"{what}: see data/README.md")
     of = f"the writers of {dataset.name!r} in both splits"
     taken = sample(given.clients, len(both), "clients", given.seed, "writers", of)
     codes = [both[i] for i in taken]

@@ -1,4 +1,4 @@
-"""What AdaFedAdam's tasks share: every client's examples divided into training and test."""
+"""Common to AdaFedAdam's tasks: every client's examples are split into training and test."""
 
 from __future__ import annotations
 

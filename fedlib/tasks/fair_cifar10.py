@@ -1,7 +1,7 @@
 """AdaFedAdam's Cifar10 setup: 16 silos with label skew, VGG11, every client in every round.
 
-The quick preset has a small problem of the same kind: pictures of two handwritten digits, whose
-label is the first one, and a network with one hidden layer.
+The quick preset has a small problem of the same kind, for a network with one hidden layer. Its
+pictures show two handwritten digits, and the label is the first one.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ paper: Preset = {
     **settings.adafedadam_run(LABEL),
 }
 # A fifth of the images and half of the rounds are a tenth of the steps. With torch's initial values
-# FedAvg was still at chance after all of them at the printed rate (Dir(0.05), 0.1 and 0.5), and
-# after forty rounds at three, five and ten times (Dir(1)). From FedNova's values its training loss
-# at Dir(0.1) is least at ten times (of 1, 2.5, 5, 10 and 25, after 20 rounds).
+# FedAvg was still at chance after all of them at the paper's rate (Dir(0.05), 0.1 and 0.5), and
+# after forty rounds at three, five and ten times the rate (Dir(1)). With FedNova's values its
+# training loss at Dir(0.1) is lowest at ten times (of 1, 2.5, 5, 10 and 25, after 20 rounds).
 laptop = {
     **paper,
     **{"examples": AtMost(10_000), "width": 0.125, "rounds": 100},
@@ -49,34 +49,34 @@ quick = {
     **{"data": "first_digits", "network": "mlp", "examples": AtMost(1200), "rounds": 100},
 }
 HIDDEN = (32,)  # units of the small network
-# The small problem's client rate: the printed one, scaled so that rate times rounds stays.
+# The small problem's client rate is the paper's, scaled so that rate times rounds is unchanged.
 CLIENT_LR = SETUP["local_lr"] * paper["rounds"] / quick["rounds"]
 
 
 def load(given: Given) -> Task:
-    """Every class cut up among 16 clients in Dir(0.1) proportions. Batches of 32, 200 rounds.
+    """Every class split among 16 clients in Dir(0.1) proportions. Batches of 32, 200 rounds.
 
-    Source: AdaFedAdam, appendix C.1; what it leaves out is taken from its authors' partly published
-    code (the partition of the 50,000 training images, no augmentation) and from FedNova, whose
-    setup it shares (the network). Each client's images are divided at random: 80 % train, 20 %
+    Source: AdaFedAdam, appendix C.1. The rest is taken from its authors' partly published code (the
+    partition of the 50,000 training images, no augmentation) and from FedNova, whose setup it
+    shares (the network). Each client's images are split at random into 80 % training and 20 %
     test.
 
     Options:
-        seed: of the partition and the divisions.
-        data: the prepared data set. Default: ``cifar10``, of the quick preset ``first_digits``.
-        clients: how many silos.
+        seed: seed of the partition and the splits.
+        data: the prepared data set. Default: ``cifar10``, or ``first_digits`` for the quick preset.
+        clients: number of silos.
         beta: concentration of the Dirichlet distribution. 0.05, 0.1, 0.5 and 1 in Table 6.
-        examples: how many of the training images to use, drawn at random.
+        examples: number of training images to use, drawn at random.
         width: factor on all channels and hidden units.
         augment: crop the training images at random after padding by 4 and flip them, as FedNova
             does.
-        init: where the convolutions start, ``"torch"`` or ``"fednova"``. See
+        init: initial values of the convolutions, ``"torch"`` or ``"fednova"``. See
             :class:`fedlib.models.VGG11`. The small network starts as torch's layers do.
-        lr_factor: on the client learning rate of all algorithms.
-        network: ``"vgg11"``, or ``"mlp"``: one hidden layer of 32 units, whose inputs are the
-            pixels in [0, 1]. Its client rate is 0.04: twice the printed one, for half the rounds.
-        partition: ``"silos"``, or ``"iid"``, the level that the paper's text adds to Table 6's:
-            the images are dealt out at random, the same number to each client, and beta has no
+        lr_factor: factor on the client learning rate of all algorithms.
+        network: ``"vgg11"``, or ``"mlp"`` with one hidden layer of 32 units. Its inputs are the
+            pixels in [0, 1]. Its client rate is 0.04: twice the paper's for half the rounds.
+        partition: ``"silos"`` or ``"iid"``, which the paper's text adds to the levels of Table 6.
+            With ``"iid"`` every client gets the same number of images at random, and beta has no
             effect.
     """
     require(given.partition in PARTITIONS, "partition", given.partition, ", ".join(PARTITIONS))

@@ -1,7 +1,7 @@
 """AdaFedAdam's Femnist setup: characters by writer, an MLP, every client in every round.
 
-Without FEMNIST the quick preset has scikit-learn's handwritten digits, written by designed writers
-of different sizes and hands, as pictures of 14 x 14 points.
+Without FEMNIST the quick preset has scikit-learn's handwritten digits, as pictures of 14 x 14
+points. Synthetic writers of different sizes and hands write them.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ quick = {**paper, "clients": AtMost(20), "width": 0.25, "pool": 2, "rounds": 100
 def load(given: Given) -> Task:
     """3500 writers, all in every round, batches of 10, 500 rounds.
 
-    Source: AdaFedAdam, appendix C.1. All of a writer's examples, whatever split they come in, are
-    divided at random: 80 % train, 20 % test. The pseudo-code loops over all clients. Sampling fewer
+    Source: AdaFedAdam, appendix C.1. All of a writer's examples, from both splits, are split at
+    random into 80 % training and 20 % test. The pseudo-code loops over all clients. Sampling fewer
     (``clients_per_round``) is a cheaper reading. Paper is 1 and ink 0, as in LEAF's files.
 
     Options:
-        seed: of the choice of writers where there are more than ``clients``, and of their
-            division.
+        seed: seed of the choice of writers, if there are more than ``clients``, and of their
+            splits.
         data: the prepared data set, with writers. Default: ``femnist``, else ``emnist``, else
             the offline stand-in of ``femnist``.
-        clients: how many writers.
+        clients: number of writers.
         width: factor on the hidden layer.
-        init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
+        init: initial values of the model. ``"torch"``, as the authors' layers do, or ``"keras"``,
             Glorot-uniform with zero biases.
-        pool: side of the squares of pixels that are averaged to one. 1: none.
+        pool: side of the squares of pixels that are averaged to one. 1 averages nothing.
     """
     writers = emnist.load_writers(given, prefer=("femnist", "emnist"))
     splits = [writers.tensors(split, ink="dark") for split in ("train", "test")]

@@ -22,7 +22,7 @@ from fedlib.tasks.presets import AtMost, Given, Preset, choose_data
 
 LABEL = "Sent140"
 SPLITS = ("train", "test")
-# Where word vectors are looked for under the data root, in this order.
+# Files of word vectors under the data root, in the order of the search.
 GLOVE_FILES = ("raw/glove.6B.300d.txt", "raw/glove.txt", "glove.6B.300d.txt", "glove.txt")
 SPREAD = 1.0  # standard deviation of a random vector's numbers
 paper: Preset = {
@@ -43,31 +43,30 @@ quick = {
 
 
 def load(given: Given) -> Task:
-    """Users as clients, all of them every round. 80 % of each one's tweets train, 20 % test.
+    """Users as clients, all of them every round. 80 % of each user's tweets train, 20 % test.
 
     Settings of AdaFedAdam, appendix C: 697 users, batches of 10, client learning rate 0.3, 1000
-    rounds. How the paper came to 697 of Sent140's users is not known. Here they are drawn from the
-    users with at least 30 tweets. Tokens as in LEAF and FedProx: 25 of them, capitals kept, unknown
-    words and padding are one zero vector.
+    rounds. How the paper chose 697 of Sent140's users is not known. Here they are drawn from the
+    users with at least 30 tweets. Tokens are as in LEAF and FedProx: 25 of them, with capitals.
+    Unknown words and padding are one zero vector.
 
-    ``quick`` takes few tokens: the LSTM reads on over the padding to the last step, and it takes
-    hundreds of steps of SGD until it remembers the words across it; on 25 tokens a short run learns
-    the labels' frequencies alone.
+    ``quick`` takes few tokens. The LSTM also reads the padding up to the last step, and needs
+    hundreds of steps of SGD until it remembers the words across it. On 25 tokens a short run learns
+    only the labels' frequencies.
 
     Options:
-        seed: of the choice of users and of each one's split.
+        seed: seed of the choice of users and of each user's split.
         data: the prepared data set, texts with two labels. Default: ``sent140``, else ``tweets``,
             else the offline stand-in.
-        clients: how many users; by default fewer if there are fewer.
+        clients: number of users. By default fewer if there are fewer.
         least: least number of tweets of a user. Default: 30 for ``sent140``, 20 for a stand-in,
             else 5.
         examples: most tweets of a user, 0 for all.
-        tokens: of a tweet, the first ones.
+        tokens: number of tokens of a tweet, the first ones.
         width: factor on the hidden units.
-        glove: file of word vectors in GloVe's text format. A number stands for
-            ``glove.6B.300d.txt`` or ``glove.txt`` in the data root or its folder ``raw``; without
-            such a file the vectors are random, of so many numbers, and
-            ``source`` says so.
+        glove: file of word vectors in GloVe's text format. A number searches the data root and its
+            folder ``raw`` for ``glove.6B.300d.txt`` or ``glove.txt``. Without such a file the
+            vectors are random, of this length, and ``source`` says so.
     """
     least, root = given.least, given.data_root
     whole("tokens", given.tokens, 1)
@@ -75,12 +74,12 @@ def load(given: Given) -> Task:
     if least is None:
         least = 20 if dataset.stand_in else 30 if dataset.name == "sent140" else 5
     whole("least", least, 3)
-    # The task splits each client's texts itself, so both splits are put together.
+    # The task splits each client's texts itself, so it merges both splits.
     labels = np.concatenate([dataset.labels(split) for split in SPLITS])
     codes = np.concatenate([dataset.client(split) for split in SPLITS])
     if labels.max() > 1:
         what = f"task fair_sent140: {dataset.name!r} has labels up to {labels.max()}"
-        raise Error(f"{what}; needed: 0 and 1")
+        raise Error(f"{what}: the labels must be 0 and 1")
     users, counts = np.unique(codes, return_counts=True)
     enough = users[counts >= least]
     if not len(enough):
@@ -120,7 +119,7 @@ def _text(dataset: TextDataset, i: int) -> str:
 def _vectors(
     words: list[str], glove: str | os.PathLike[str] | int, data_root: Root
 ) -> tuple[list[str], np.ndarray, str]:
-    """Known words, their vectors float32 ``[words, D]``, and where they come from."""
+    """Known words, their vectors float32 ``[words, D]``, and the source of these."""
     if isinstance(glove, int):
         root = paths.data_root(data_root)
         files = [root / name for name in GLOVE_FILES if (root / name).is_file()]
@@ -134,7 +133,7 @@ def _vectors(
 
 
 def _random_vectors(words: list[str], dimensions: int) -> np.ndarray:
-    """A vector per word that depends on the word alone, uniform with deviation ``SPREAD``."""
+    """A random vector per word, a function of the word alone, uniform with deviation ``SPREAD``."""
     keys = torch.tensor([key(0, f"vector of the word {word}") for word in words])
     half = SPREAD * 3**0.5
     return (uniform(keys, dimensions).double() * 2 * half - half).float().numpy()

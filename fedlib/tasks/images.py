@@ -1,4 +1,4 @@
-"""What image tasks share: transforms, batched over clients and keyed per example, and clients."""
+"""Common to image tasks: transforms, batched over clients and keyed per example, and clients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fedlib.errors import Error
 from fedlib.tasks.presets import Given, choose_data
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
-# Means and deviations of the channels (pixels in [0, 1]), as Delta-SGD's code has them; FedNova's
-# has the same for CIFAR-10.
+# Means and deviations of the channels (pixels in [0, 1]) as in Delta-SGD's code. FedNova's code has
+# the same for CIFAR-10.
 CIFAR10: Constants = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 CIFAR100: Constants = ((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
 
@@ -59,7 +59,7 @@ def centre_crop(x: Tensor, size: int) -> Tensor:
 
 
 def standardize(x: Tensor) -> Tensor:
-    """Each image to mean 0 and standard deviation 1 over all its N numbers.
+    """Scale each image to mean 0 and standard deviation 1 over all its N numbers.
 
     The divisor is at least N^-1/2, as in TensorFlow's per_image_standardization. ``x [..., H, W,
     C]`` of any dtype -> float32.
@@ -88,8 +88,8 @@ def scaled(
     Args:
         constants: mean and deviation of each channel, which become 0 and 1.
         white: the point that is 1 in the constants' unit.
-        grey: images ``[..., H, W]``, of one channel.
-        pad: in training, take a random window of the image with so many black points around it, and
+        grey: images are ``[..., H, W]``, with one channel.
+        pad: in training, pad the image by this many black points, take a random window of it and
             flip it at random, for each image by its key.
     """
     x = x.unsqueeze(-1) if grey else x
@@ -101,7 +101,7 @@ def scaled(
 
 @functools.lru_cache(maxsize=16)
 def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Numbers as a tensor that is kept, so that they are moved to a device once."""
+    """Numbers as a cached tensor, so that they are moved to a device once."""
     return torch.tensor(values, device=device)
 
 
@@ -109,7 +109,7 @@ def grey(x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0)
     """uint8 grey images ``[..., H, W]`` -> float32 ``[..., 1, H, W]``.
 
     Args:
-        mean, std: of pixels in [0, 1], which become 0 and 1. Default: they stay in [0, 1].
+        mean, std: statistics of pixels in [0, 1], which become 0 and 1. Default: unchanged pixels.
     """
     return ((x.float() / 255 - mean) / std).unsqueeze(-3)
 
@@ -117,22 +117,22 @@ def grey(x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0)
 def flat_pixels(
     x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0, block: int = 1
 ) -> Tensor:
-    """The same as float32 ``[..., F]``, of means over squares of ``block`` by ``block`` pixels."""
+    """The same as float32 ``[..., F]``, for means over squares of ``block`` by ``block`` pixels."""
     pixels = F.avg_pool2d((x.float() / 255).flatten(0, -3), block)
     return (pixels.view(*x.shape[:-2], -1) - mean) / std
 
 
 def pooled_pixels(x: Tensor, keys: Tensor | None, *, pool: int) -> Tensor:
-    """Like :func:`flat_pixels`. These means differ from its in the last bit."""
+    """Like :func:`flat_pixels`, but its means differ in the last bit."""
     squares = x.float().unfold(-2, pool, pool).unfold(-2, pool, pool) / 255
     return squares.mean((-2, -1)).flatten(-2)
 
 
 def load(given: Given, *prefer: str) -> Dataset:
-    """A task's images as uint8; which, see :func:`fedlib.tasks.presets.choose_data`.
+    """A task's images as uint8. :func:`fedlib.tasks.presets.choose_data` chooses the data.
 
     Raises:
-        Error: floating points that are neither from 0 to 1 nor from 0 to 255.
+        Error: images are floating points neither in 0 to 1 nor in 0 to 255.
     """
     dataset = datasets.load(choose_data(given, *prefer), given.data_root)
     if dataset.train_x.dtype == np.uint8:
@@ -142,7 +142,7 @@ def load(given: Given, *prefer: str) -> Dataset:
     high = max(float(x.max()) for x in splits.values())
     if low < 0 or high > 255:
         what = f"the images of {dataset.name!r} have points from {low:g} to {high:g}"
-        raise Error(f"{what}; allowed: 0 to 1, or 0 to 255")
+        raise Error(f"{what} (allowed: 0 to 1, or 0 to 255)")
     scale = 255 if high <= 1 else 1
     whole: dict[str, Any] = {
         split: np.rint(x * scale).astype(np.uint8) for split, x in splits.items()
@@ -164,10 +164,10 @@ def clients(
 
 
 def classes(dataset: Dataset) -> int:
-    """How many classes both splits' labels name."""
+    """The number of classes in both splits' labels."""
     return int(max(dataset.train_y.max(), dataset.test_y.max())) + 1
 
 
 def origin(dataset: Dataset | TextDataset) -> dict[str, Any]:
-    """A task's fields that say where its data come from."""
+    """The fields of a task that describe its data."""
     return {name: getattr(dataset, name) for name in ("stand_in", "source", "fingerprint")}

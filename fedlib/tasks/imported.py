@@ -1,4 +1,4 @@
-"""Tasks from data sets, imported ones above all, by one call."""
+"""Tasks from data sets, mostly imported ones, by one call."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from fedlib.task import Fixed, Task, Transform
 from fedlib.tasks import images
 
 Model = Callable[[], nn.Module]
-MOST = 10**6  # words of a text
-# What else of a task may be given.
+MOST = 10**6  # largest number of words in a text
+# Other fields of a task that may be given.
 FIELDS = {"name", "loss", "metrics", "reduction", "l2", "rounds", "clients_per_round"}
 FIELDS |= {"batch_size", "local_epochs", "hyperparameters", "client_hyperparameters", "cohorts"}
 FIELDS |= {"evaluated", "version"}
@@ -48,28 +48,27 @@ def image_task(
     """A task of classifying the images of a data set, for instance an imported one.
 
     Args:
-        data: the data set's name; ``fedlib data import NAME FILE.npz`` or
-            :func:`fedlib.datasets.import_file` makes one of your own.
-        model: makes the model: inputs ``[B, C, H, W]`` (or what ``transform`` makes), outputs a
-            logit per class. Default :class:`fedlib.models.SmallCNN`.
-        clients: how many to divide the training images among; with ``alpha`` into equal parts,
-            and a remainder, fewer than there are clients, is left out. Default the data's own
-            clients, who then are tested apart where the test images have clients too; otherwise
-            all test images are one client.
-        alpha: concentration of the Dirichlet distribution of the clients' labels; small is skewed.
-            Default: divided at random.
+        data: the data set's name. ``fedlib data import NAME FILE.npz`` or
+            :func:`fedlib.datasets.import_file` makes your own.
+        model: makes the model. Inputs are ``[B, C, H, W]`` (or the result of ``transform``),
+            outputs a logit per class. Default: :class:`fedlib.models.SmallCNN`.
+        clients: number of clients that share the training images. With ``alpha`` the parts are
+            equal, and a remainder smaller than the number of clients is left out. Default: the
+            data's own clients. Each is then tested on its own test images, if these have clients.
+            Otherwise all test images are one client.
+        alpha: concentration of the Dirichlet distribution of the clients' labels. Small values are
+            skewed. Default: a random split.
         transform: raw images ``[..., H, W]`` or ``[..., H, W, C]`` to inputs. Default: channels
             first, each shifted and scaled to mean 0 and deviation 1 over the training images.
-        seed: of the division.
-        data_root: where data lie; default ``FEDLIB_DATA``, else ``data/``.
-        **fields: of :class:`fedlib.Task`, for instance ``batch_size=32`` or ``loss=...``.
+        seed: seed of the split.
+        data_root: folder of the data. Default: ``FEDLIB_DATA``, else ``data/``.
+        **fields: fields of :class:`fedlib.Task`, for instance ``batch_size=32`` or ``loss=...``.
 
     Returns:
-        the task, named ``<data>_images``; its ``classes`` are the names that the data set has.
+        The task, named ``<data>_images``. Its ``classes`` are the data set's names of classes.
 
     Raises:
-        Error: no such data, or no images; clients that the data do not name. A field that there is
-            not.
+        Error: the data do not exist, have no images or no clients, or the task has no such field.
 
     Example:
         >>> import fedlib
@@ -81,7 +80,7 @@ def image_task(
     shape = dataset.train_x.shape[1:]
     if len(shape) < 2:
         what = f"data set {data!r} holds {shape[0]} numbers an example, no images"
-        raise Error(f"{what}; make a fedlib.Task")
+        raise Error(f"{what}: make a fedlib.Task")
     channels = shape[2] if len(shape) == 3 else 1
     usual = partial(SmallCNN, channels, shape[:2], images.classes(dataset))
     return _task(
@@ -110,24 +109,24 @@ def text_task(
     """A task of classifying the labelled texts of a data set, for instance an imported one.
 
     A text becomes the numbers of its first words: 0 pads at the end, 1 stands for unknown words,
-    2 starts and 3 ends a text; the most frequent words of the training texts have 4 and up.
+    2 starts and 3 ends a text. The most frequent words of the training texts have 4 and up.
 
     Args:
-        data: the data set's name; ``fedlib data import NAME FILE.jsonl`` or
-            :func:`fedlib.datasets.import_file` makes one of your own.
-        model: makes the model: inputs whole numbers ``[B, length]`` below ``words``, outputs a
-            logit per class. Default :class:`fedlib.models.AttentionClassifier`.
-        clients, alpha, seed, data_root: as of :func:`image_task`.
-        words: of the vocabulary, with the four special ones.
-        length: numbers that a text becomes.
-        **fields: of :class:`fedlib.Task`, for instance ``batch_size=32`` or ``loss=...``.
+        data: the data set's name. ``fedlib data import NAME FILE.jsonl`` or
+            :func:`fedlib.datasets.import_file` makes your own.
+        model: makes the model. Inputs are integers ``[B, length]`` below ``words``, outputs a
+            logit per class. Default: :class:`fedlib.models.AttentionClassifier`.
+        clients, alpha, seed, data_root: see :func:`image_task`.
+        words: size of the vocabulary, including the four special words.
+        length: length of an encoded text.
+        **fields: fields of :class:`fedlib.Task`, for instance ``batch_size=32`` or ``loss=...``.
 
     Returns:
-        the task, named ``<data>_texts``; its ``classes`` are the labels where they are words.
+        The task, named ``<data>_texts``. Its ``classes`` are the labels if they are words.
 
     Raises:
-        Error: no such data, or texts without labels; a number out of its range; a field that there
-            is not.
+        Error: the data do not exist or have no labels, a number is out of range, or the task has no
+            such field.
 
     Example:
         >>> import fedlib
@@ -170,28 +169,28 @@ def table_task(
     seed: Seed = 0,
     **fields: Any,
 ) -> Task:
-    """A task of classifying the rows of a table, which pandas may have read from anywhere.
+    """A task of classifying the rows of a table that pandas has read.
 
     Args:
-        frame: a row an example. What is not named below is its features, all of them numbers; each
-            is shifted and scaled to mean 0 and deviation 1 over the training rows.
-        model: makes the model: inputs ``[B, features]``, outputs a logit per class. Default
+        frame: one row per example. All columns not named below are features. Features are numbers,
+            each shifted and scaled to mean 0 and deviation 1 over the training rows.
+        model: makes the model. Inputs are ``[B, features]``, outputs a logit per class. Default:
             :class:`fedlib.models.Softmax`.
-        label: the column of labels, words or whole numbers; sorted they are the classes.
-        client: the column that says whose a row is. Default: the rows are divided.
+        label: the column of labels, words or integers. In sorted order they are the classes.
+        client: the column of the rows' clients. Default: the rows are split among ``clients``.
         split: the column of ``"train"`` and ``"test"``. Default: a fifth of each client's rows,
             drawn at random, tests.
-        clients, alpha: how the training rows are divided, as of :func:`image_task`.
-        seed: of the division and of the rows that test.
-        **fields: of :class:`fedlib.Task`, for instance ``batch_size=32``; with ``version="1"`` runs
-            are stored.
+        clients, alpha: how the training rows are split, see :func:`image_task`.
+        seed: seed of the split and of the choice of test rows.
+        **fields: fields of :class:`fedlib.Task`, for instance ``batch_size=32``. With
+            ``version="1"`` runs are stored.
 
     Returns:
-        the task, named ``table``. Its inputs, and those for :func:`fedlib.predict`, are the raw
+        The task, named ``table``. Its inputs, also for :func:`fedlib.predict`, are the raw
         features, ``frame.drop(columns=[label, client])``.
 
     Raises:
-        Error: no such column; something missing in one; a feature that is no number.
+        Error: a column does not exist, a value is missing, or a feature is not a number.
 
     Example:
         >>> import pandas as pd
@@ -208,11 +207,11 @@ def table_task(
             raise unknown(f"{role} column", column, map(str, frame.columns))
     named = [column for column in roles.values() if column is not None]
     if not frame.columns.is_unique or len(set(named)) < len(named):
-        raise Error("two columns of the table have one name, or one of them two roles")
+        raise Error("two columns of the table have the same name, or one column has two roles")
     features = frame.drop(columns=named)
     _require_numbers(frame[named], features)
     if frame[label].dtype.kind == "f" and (frame[label] % 1 != 0).any():
-        raise Error(f"column {label!r} has fractions, no labels; for a regression make a Task")
+        raise Error(f"column {label!r} has fractions, no labels: for a regression make a Task")
     y, names = pd.factorize(frame[label], sort=True)
     owners, ids = np.zeros(len(frame), np.int64), pd.Index(["all"])
     if client is not None:
@@ -222,8 +221,8 @@ def table_task(
         rows = [np.sort(np.concatenate(part)) for part in parts]
     else:
         if wrong := set(frame[split]) - set(SPLITS):
-            what = f"column {split!r} has {wrong.pop()!r}; allowed: 'train' and 'test'"
-            raise Error(f"{what}; leave these rows out, or rename them")
+            what = f"column {split!r} has {wrong.pop()!r} (allowed: 'train' and 'test')"
+            raise Error(f"{what}: leave these rows out, or rename them")
         rows = [np.flatnonzero(frame[split] == name) for name in SPLITS]
     x = features.to_numpy(np.float64)
     kept: dict[str, Any] = {"classes": tuple(map(str, names)), "clients": tuple(map(str, ids))}
@@ -250,32 +249,32 @@ def _standard(x: Tensor, keys: Tensor | None, *, mean: Tensor, std: Tensor) -> T
 
 
 def _require_numbers(named: pd.DataFrame, features: pd.DataFrame) -> None:
-    """Refuse a table in which something is missing, or a feature is no finite number."""
+    """Refuse a table with a missing value, or a feature that is not a finite number."""
     for name, column in [*named.items(), *features.items()]:
         if column.isna().any():
             row = int(np.flatnonzero(column.isna())[0])
-            raise Error(f"column {name!r} has nothing in row {row}; fill it, or leave it out")
+            raise Error(f"column {name!r} has nothing in row {row}: fill it, or leave it out")
     if not features.size:
         raise Error("the table has no rows, or no columns of features")
     for name, column in features.items():
         if column.dtype.kind in "biuf":
             values = column.to_numpy(np.float64)
             if not np.isfinite(values).all():
-                raise Error(f"column {name!r} has numbers that are not finite; leave them out")
+                raise Error(f"column {name!r} has numbers that are not finite: leave them out")
             if column.dtype.kind in "iu" and (np.abs(values) >= 2**53).any():
-                what = f"column {name!r} has whole numbers from 2**53, as ids have"
-                raise Error(f"{what}; leave it out, or subtract what all have in common")
+                what = f"column {name!r} has whole numbers from 2**53 on, as ids have"
+                raise Error(f"{what}: leave it out, or subtract their common part")
             continue
         first, ways = column.iloc[0] if len(column) else "", "pandas.get_dummies"
         if isinstance(first, (list, tuple, np.ndarray)):
             ways = f"pandas.DataFrame(frame[{name!r}].tolist())"
         elif isinstance(first, (bytes, dict)):
             ways = "of images, fedlib.from_datasets"
-        what = f"column {name!r} is {column.dtype}, a feature is a number"
-        raise Error(f"{what}; make it numbers ({ways}), or leave it out")
+        what = f"column {name!r} is {column.dtype}, but a feature is a number"
+        raise Error(f"{what}: make it numbers ({ways}), or leave it out")
 
 
-# Inputs, labels, and the owners' codes where they are known.
+# Inputs, labels, and the owners' codes if they are known.
 Split = tuple[Tensor, np.ndarray, np.ndarray | None]
 
 
@@ -293,7 +292,7 @@ def _task(
     options: dict[str, Any],
     fields: dict[str, Any],
 ) -> Task:
-    """A task whose training examples are divided as ``options`` say, the test ones by owner."""
+    """A task with training examples split by ``options``, and test examples split by owner."""
     for field in fields:
         if field not in (*FIELDS, "transform", "seed"):
             raise unknown("field of a task", field, FIELDS)
@@ -324,9 +323,9 @@ def _divided(
     clients, alpha = options["clients"], options["alpha"]
     if clients is None:
         if alpha is not None:
-            raise Error(f"alpha is {alpha}, but of how many clients? give clients too")
+            raise Error(f"alpha is {alpha}, but the number of clients is missing: give clients too")
         if owners is None:
-            what = f"data set {dataset.name!r} names no clients; say how many to make"
+            what = f"data set {dataset.name!r} names no clients: give their number"
             raise Error(f"{what}, for instance clients=20, and alpha=0.3 for skewed labels")
         return _by_owner(owners, dataset.clients)
     if alpha is None:

@@ -57,32 +57,31 @@ quick = {name: {**values, **QUICK} for name, values in paper.items()}
 def load(given: Given) -> Task:
     """50 clients of 500 texts with labels from Dirichlet(1), 5 a round, batches of 16, 100 rounds.
 
-    Sources: Delta-SGD section 4 and appendix B. Illegible settings follow the authors' published
-    code: 5 clients a round, 512 tokens, and for DBpedia a tenth of the test texts. A client's
-    examples are drawn with replacement, so clients overlap.
+    Sources: Delta-SGD section 4 and appendix B. Settings that are illegible there follow the
+    authors' published code: 5 clients a round, 512 tokens, and for DBpedia a tenth of the test
+    texts. A client's examples are drawn with replacement, so clients overlap.
 
-    ``paper``: the published DistilBERT with its tokenizer, fine-tuned as a whole; this needs the
-    package transformers. ``quick``: a network with one layer of attention, from random weights; the
-    clients' rates are those that were tuned for the small problems on images.
+    ``paper`` fine-tunes the whole published DistilBERT with its tokenizer. It needs the package
+    transformers. ``quick`` trains a network with one layer of attention, from random weights, with
+    the clients' rates that were tuned for the small problems on images.
 
     Options:
         name: ``ag_news`` or ``dbpedia``.
-        seed: of the partition.
-        data: the prepared data set, texts with labels; without it the offline stand-in.
-        clients: how many.
+        seed: seed of the partition.
+        data: the prepared data set, texts with labels. Default: the offline stand-in.
+        clients: number of clients.
         sizes: examples of each client.
         alpha: concentration of the Dirichlet distribution.
-        author_split: as the authors' code behind the printed numbers does, train on the first
-            90 % of each client's examples in the order of their labels. False is the paper's text:
+        author_split: train on the first 90 % of each client's examples in the order of their
+            labels, as the authors' code behind the paper's numbers does. False is the paper's text:
             all of them. See :func:`fedlib.partition.dirichlet_overlapping`.
-        test_examples: how many test texts, spread evenly. 0 for all.
+        test_examples: number of test texts, spread evenly. 0 for all.
         length: tokens of a text.
-        network: ``"distilbert"``, or ``"attention"`` of
-            :class:`fedlib.models.AttentionClassifier`, which has no use for pretrained, layers and
-            width.
-        pretrained: whether to start from published weights. A string names others than
-            ``distilbert-base-uncased``, or a folder that holds them.
-        words, layers, width: of a model that is not pretrained: the size of its vocabulary, the
+        network: ``"distilbert"``, or ``"attention"`` for
+            :class:`fedlib.models.AttentionClassifier`, which ignores pretrained, layers and width.
+        pretrained: whether to start from published weights. A string names other weights than
+            ``distilbert-base-uncased``, or a folder with weights.
+        words, layers, width: for a model that is not pretrained, the size of its vocabulary, the
             number of its blocks, and a factor on their sizes.
     """
     length, width = given.length, given.width
@@ -91,8 +90,8 @@ def load(given: Given) -> Task:
     weights = "" if small else weights
     require(isinstance(length, int) and 3 <= length <= 512, "length", length, "3..512 tokens")
     if weights and (width, given.layers) != (1.0, 6):
-        what = f"task {given.name}: pretrained weights have width 1 and 6 layers"
-        raise Error(f"{what}; allowed: no other")
+        what = f"task {given.name}: width is {width} and layers is {given.layers}"
+        raise Error(f"{what}, but pretrained weights have width 1 and 6 layers")
 
     dataset = datasets.load_text(choose_data(given), given.data_root)
     labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
@@ -114,7 +113,7 @@ def load(given: Given) -> Task:
 
     y, test_y = labels[held], test_labels[tested]
     arrays = {"x": x, "y": y, "places": places, "sizes": sizes, "test_x": test_x, "test_y": test_y}
-    if weights and Path(weights).is_dir():  # whose contents may change, unlike a name's
+    if weights and Path(weights).is_dir():  # a folder's contents may change, unlike a name's
         files = sorted(path for path in Path(weights).iterdir() if path.is_file())
         hashes = [hashlib.sha256(path.name.encode() + path.read_bytes()) for path in files]
         arrays["weights"] = np.array([part.hexdigest() for part in hashes])
@@ -138,7 +137,7 @@ def load(given: Given) -> Task:
 
 
 def _spread(total: int, count: int) -> np.ndarray:
-    """``count`` of the numbers 0 to ``total`` - 1, evenly spread; 0, or more than that, for all."""
+    """``count`` of the numbers 0 to ``total`` - 1, evenly spread. 0, or too many, gives all."""
     if count == 0 or count >= total:
         return np.arange(total)
     return np.arange(count) * total // count
@@ -152,7 +151,7 @@ def _encode(
     words: int,
     weights: str,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rows of tokens of the given training and test texts, and how many tokens there are."""
+    """Rows of tokens of the given training and test texts, and the number of tokens."""
     train = [dataset.text("train", i) for i in held.tolist()]
     test = [dataset.text("test", i) for i in tested.tolist()]
     if weights:
@@ -160,6 +159,6 @@ def _encode(
         vocab = int(max(x.max(), test_x.max())) + 1
     else:
         x, test_x, vocab = tokenized(train, test, words, length)
-    # 512 tokens of many texts: half the memory where the numbers allow it.
+    # 512 tokens of many texts need half the memory if the numbers are small enough.
     smaller = np.int16 if vocab <= np.iinfo(np.int16).max else np.int32
     return x.astype(smaller), test_x.astype(smaller), vocab

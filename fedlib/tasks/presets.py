@@ -1,11 +1,11 @@
-"""The common parts of tasks' declarations: their presets, sizes that give way to the data, checks.
+"""The common parts of tasks' declarations: presets, sizes that depend on the data, checks.
 
-A task's module declares its presets as dicts beside each other, ``paper = {...}``, ``laptop =
-{...}`` and ``quick = {...}``: the defaults of its options, and the settings of a run
-(:data:`RUN`). In a module of several tasks each preset is a dict of such dicts by task. A task
-without a laptop preset is one that two cores train at the paper's settings. There ``laptop`` is
-``paper``. :func:`fedlib.load_task` looks the preset up by its name, replaces defaults by the
-options given, and calls the module's ``load``.
+A task's module declares its presets as dicts, ``paper = {...}``, ``laptop = {...}`` and ``quick =
+{...}``: the defaults of its options, and the settings of a run (:data:`RUN`). In a module of
+several tasks each preset is a dict of such dicts by task. If two cores can train a task at the
+paper's settings, it has no laptop preset, and ``laptop`` is ``paper``. :func:`fedlib.load_task`
+looks the preset up by its name, replaces defaults by the options given, and calls the module's
+``load``.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
 
 Preset = dict[str, Any]
-# Options that are None by default and take a word; the others take a whole number.
+# Options that are None by default and take a word. The others take a whole number.
 WORDS = ("data", "draws")
 # Options that are a number or true or false by default, and may be a word or a file.
 WORDS_TOO = ("sizes", "glove", "pretrained")
-# What an option takes whose default is of this type; of another type, a whole number.
+# The types that options take, by the type of their default. All others take a whole number.
 KINDS: dict[type, tuple[Any, str]] = {
     bool: (bool, ALLOWED["bool"]),
     float: (NonNegative, ALLOWED["NonNegative"]),
@@ -44,7 +44,7 @@ RUN = ("rounds", "clients_per_round", "batch_size", "local_epochs")
 
 
 class Given(SimpleNamespace):
-    """What a task is loaded with: the task's options, as attributes, and these four."""
+    """The arguments of a task's ``load``: the task's options, as attributes, and these four."""
 
     name: str
     preset: str
@@ -56,7 +56,7 @@ class NotPrepared(Error):
     """A task's data are not prepared.
 
     Attributes:
-        names: of the data sets that would serve, the best one first.
+        names: the data sets that the task could use, the best one first.
     """
 
     def __init__(self, message: str, names: tuple[str, ...]) -> None:
@@ -65,12 +65,12 @@ class NotPrepared(Error):
 
 
 def choose_data(given: Given, *prefer: str) -> str:
-    """The name of a task's data: those asked for, else the first of ``prefer`` that are prepared.
+    """The name of a task's data: the given name, else the first of ``prefer`` that is prepared.
 
-    Where they are not, the quick preset has the stand-in of the first one.
+    If none is prepared, the quick preset has the stand-in of the first one.
 
     Raises:
-        NotPrepared: neither. Says how to get the data.
+        NotPrepared: no data. The message says how to get them.
     """
     names = (given.data,) if given.data else prefer
     prepared = datasets.store.prepared_names(given.data_root)
@@ -88,7 +88,7 @@ def choose_data(given: Given, *prefer: str) -> str:
 
 @dataclass(frozen=True)
 class AtMost:
-    """A default number of which there may be fewer, then all are taken. None: always all."""
+    """A default number. If there are fewer, all are taken. None always takes all."""
 
     limit: int | None
 
@@ -106,10 +106,10 @@ def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any
     """A task's preset with ``options`` in place of its defaults. None stands for the default.
 
     Args:
-        preset: that the task declares.
+        preset: a preset that the task declares.
 
     Raises:
-        Error: an option that the task does not have, or a value of another kind.
+        Error: the task has no such option, or the value has the wrong type.
     """
     defaults: Preset = getattr(module, preset)
     defaults = defaults.get(name, defaults)
@@ -123,7 +123,7 @@ def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any
 
 
 def _check(option: str, value: Any, default: Any) -> None:
-    """Require a value of the kind that the option has in the preset. Its module knows the range."""
+    """Require a value of the option's type in the preset. Its module checks the range."""
     if option in WORDS_TOO and isinstance(value, (str, os.PathLike)):
         return
     kind = str if option in WORDS else type(default)
@@ -132,7 +132,7 @@ def _check(option: str, value: Any, default: Any) -> None:
 
 
 def small_network(given: Given, usual: str, small: str) -> bool:
-    """Whether a task's ``network`` is its small problem's. Error if it is neither of the two."""
+    """Whether a task's ``network`` is the one of its small problem. Error if it is neither."""
     require(given.network in (usual, small), "network", given.network, f"{usual!r} or {small!r}")
     return bool(given.network == small)
 
@@ -140,16 +140,16 @@ def small_network(given: Given, usual: str, small: str) -> bool:
 def sample(
     count: int | AtMost, available: int, what: str, seed: int, purpose: str = "", of: str = ""
 ) -> np.ndarray:
-    """Which of ``available`` things to take: ascending positions, drawn at random without repeats.
+    """Choose some of ``available`` things: ascending positions, at random without repeats.
 
     Args:
-        count: how many.
+        count: the number to choose.
         what: the option's name, for the error.
         purpose: keys the draw. Default: ``what``.
-        of: what there are so many of, for the error.
+        of: the kind of things, for the error.
 
     Raises:
-        Error: more than there are, or fewer than one.
+        Error: the count is less than one or more than ``available``.
     """
     if isinstance(count, AtMost):
         count = available if count.limit is None else min(count.limit, available)

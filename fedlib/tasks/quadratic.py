@@ -28,7 +28,7 @@ class Quadratic(nn.Module):
     def __init__(self, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> None:
         super().__init__()
         for name, given in (("A", A), ("b", b), ("offset", offset)):
-            self.register_buffer(name, given.clone(), persistent=False)  # no part of what is learnt
+            self.register_buffer(name, given.clone(), persistent=False)  # not trained
         self.x = nn.Parameter(x0.clone())
 
     def forward(self, clients: Tensor) -> Tensor:
@@ -65,20 +65,18 @@ def quadratic_task(
     A batch is the whole client, so ``local_steps=K`` takes K exact gradient steps.
 
     Args:
-        A: ``[m, d, d]``, symmetrised by its gradient's definition: the gradient is (A + A')/2 x -
-            b.
+        A: ``[m, d, d]``. The gradient is (A + A')/2 x - b, which uses the symmetric part of A.
         b: ``[m, d]``.
         weights: aggregation weight of each client, ``[m]``. Default: equal.
         x0: start, ``[d]``. Default: zeros.
         offset: constant added to each client's loss, ``[m]``. Default: zeros.
         name: the task's name in results.
-        test: ``"loss"``: the test loss is the clients' mean objective F(x), by weight;
-            ``"gradient"``: it is ||grad F(x)||^2, also as the metric ``squared_gradient``. Training
+        test: with ``"loss"`` the test loss is the clients' mean objective F(x), by weight. With
+            ``"gradient"`` it is ||grad F(x)||^2, also as the metric ``squared_gradient``. Training
             is the same.
 
     Raises:
-        Error: shapes that do not fit, negative weights or weights that are all zero, an unknown
-            ``test``.
+        Error: shapes do not match, weights are negative or all zero, or ``test`` is unknown.
 
     Example:
         >>> import fedlib
@@ -90,9 +88,9 @@ def quadratic_task(
     """
     A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if b.ndim != 2 or A.shape != (*b.shape, b.shape[1]):
-        raise Error(f"quadratic_task: A is {A.shape}, b {b.shape}; need A [m, d, d] and b [m, d]")
+        raise Error(f"quadratic_task: A is {A.shape}, b {b.shape}: give A [m, d, d] and b [m, d]")
     if not b.size:
-        raise Error(f"quadratic_task: b is {b.shape}; need at least one client and one dimension")
+        raise Error(f"quadratic_task: b is {b.shape}: give at least one client and one dimension")
     clients, dimension = b.shape
     numbers = {"A": A, "b": b}
     for label, given, default in (
@@ -103,10 +101,10 @@ def quadratic_task(
         numbers[label] = np.asarray(default if given is None else given, dtype=np.float64)
         if numbers[label].shape != default.shape:
             shape = numbers[label].shape
-            raise Error(f"quadratic_task: {label} has shape {shape}; need {default.shape}")
+            raise Error(f"quadratic_task: {label} has shape {shape}, but needs {default.shape}")
     for label, value in numbers.items():
         if not np.isfinite(value).all():
-            raise Error(f"quadratic_task: {label} has a number that is not finite; check it")
+            raise Error(f"quadratic_task: {label} has a number that is not finite: correct it")
     A, b, weights, x0, offset = numbers.values()
     if (weights < 0).any() or not weights.sum() > 0:
         raise Error("quadratic_task: weights must be >= 0 and not all zero")
@@ -140,7 +138,7 @@ def quadratic_task(
 def _with_gradient(
     A: np.ndarray, b: np.ndarray, offset: np.ndarray, p: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """The arrays with one more quadratic, ||grad F(x)||^2 of F = sum_i p_i f_i, of weight 0."""
+    """The arrays with one more quadratic of weight 0, ||grad F(x)||^2 for F = sum_i p_i f_i."""
     H = np.tensordot(p, A, 1)
     H, g = (H + H.T) / 2, p @ b
     A, b = np.concatenate([A, 2 * (H @ H)[None]]), np.concatenate([b, 2 * (H @ g)[None]])
@@ -173,10 +171,10 @@ def load(given: Given) -> Task:
     """Random strongly convex quadratics with different minimisers, the same in all presets.
 
     Options:
-        seed: of the draw.
+        seed: seed of the draw.
         data_root: unused.
-        clients: how many.
-        dimension: of x.
+        clients: number of clients.
+        dimension: dimension of x.
         condition: eigenvalues are log-uniform in [1/condition, 1].
         heterogeneity: standard deviation of the clients' minimisers around a common one.
     """

@@ -1,8 +1,8 @@
 """The partition and the cohorts of Delta-SGD's released script, from NumPy's legacy generator.
 
 The script seeds NumPy's global generator with 5821 and draws from it, in this order: the Dirichlet
-proportions of all clients, each client's examples, and then one cohort a round. That the printed
-Table 1 was made with this seed is an assumption.
+proportions of all clients, each client's examples, and then one cohort a round. We assume that the
+paper's Table 1 was made with this seed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def released_draws(
 
     Args:
         labels: ``[N]`` integers. Classes that do not occur are left out.
-        clients: how many.
+        clients: number of clients.
         alpha: concentration of the Dirichlet distribution, per class.
         size: examples of a client.
         author_split: only the first 90 % of each client's examples, as the script trains.
 
     Returns:
-        int64 arrays, in the order of the classes (where the other classes' rounded counts exceed
-        ``size``, the surplus is kept); and the sampler, for :class:`fedlib.Task`.
+        int64 arrays, in the order of the classes (if the other classes' rounded counts exceed
+        ``size``, the surplus is kept), and the sampler, for :class:`fedlib.Task`.
 
     Raises:
-        Error: a number out of range.
+        Error: a number is out of range.
     """
     legacy = np.random.RandomState(SEED)
     classes = np.unique(labels)
@@ -60,8 +60,8 @@ def _cohorts(state: Any, clients: int) -> Cohorts:
     """The cohorts that the script draws after the partition, one a round, in its order.
 
     Args:
-        state: of the legacy generator after the partition.
-        clients: how many there are.
+        state: state of the legacy generator after the partition.
+        clients: number of clients.
     """
 
     @cache
@@ -70,5 +70,5 @@ def _cohorts(state: Any, clients: int) -> Cohorts:
         legacy.set_state(state)
         return [legacy.choice(clients, size, replace=False) for _ in range(rounds)]
 
-    # A round's depends on all before it.
+    # A round's cohort depends on all cohorts before it.
     return lambda number, size: first(size, max(512, 1 << number.bit_length()))[number]

@@ -1,7 +1,7 @@
 """The papers' hyperparameters for a task, by algorithm and override key.
 
-They are read from the transcribed tables and settings. What a paper does not print stands here as a
-choice of ours, and says so.
+They are read from the transcribed tables and settings. A value that a paper does not give is our
+choice, and marked as such.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from fedlib import papers, paths
 
 Values = dict[str, dict[str, Any]]
 
-# Mime prints no learning rates; its appendix C, which has the grids, is not at hand. These are
-# half-decades, by base optimizer. For SGD those that FedOpt's Table 8 prints for FedAvg, which is
-# Mime Lite with SGD and whose setup Mime "closely matches". The logistic regression's, and SGD's
-# and momentum's of the MLP, are good ones from short grids (8 to 100 rounds) on 105 writers of
-# LEAF's FEMNIST. Momentum, which does not lengthen a step in the paper's form, has SGD's elsewhere.
-# The others are chosen by hand.
+# Mime gives no learning rates, and its appendix C with the grids was not available. These are
+# half-decades, by base optimizer. For SGD they are FedAvg's in FedOpt's Table 8, as FedAvg is
+# MimeLite with SGD, and Mime's setup "closely matches" FedOpt's. The rates of the logistic
+# regression, and of SGD and momentum on the MLP, are good ones from short grids (8 to 100 rounds)
+# on 105 writers of LEAF's FEMNIST. Elsewhere momentum has SGD's rate, as it does not lengthen a
+# step in the paper's form. The others are chosen by hand.
 MIME_CLIENT_LR: dict[str, dict[str, float]] = {
     "EMNIST logistic": {"sgd": 1.0, "momentum": 1.0, "adam": 10**-2.0, "adagrad": 10**-1.5},
     "EMNIST MLP": {"sgd": 0.1, "momentum": 0.1, "adam": 10**-3.0, "adagrad": 10**-2.0},
@@ -34,7 +34,7 @@ ADAPTIVE_SERVER_SHARE = 0.01
 def fedopt(label: str) -> Values:
     """FedOpt's tuned values for a task: learning rates of Table 8, tau of Table 9.
 
-    SCAFFOLD was tuned too, but its rates are not printed: it gets FedAvg's.
+    SCAFFOLD was tuned too, but the paper does not give its rates. It gets FedAvg's rates.
 
     Args:
         label: the task's name in the paper, for instance ``"CIFAR-10"``.
@@ -55,10 +55,10 @@ def fedopt(label: str) -> Values:
 
 
 def small(label: str) -> Values:
-    """Values for the small problem that the quick preset has in place of a task of FedOpt.
+    """Values for the small problem that replaces a task of FedOpt in the quick preset.
 
-    Learning rates of ``small.toml``, chosen on it by the paper's rule; tau is 1e-3, of which the
-    paper says that it does nearly as well as a tuned one on every task (appendix E.3).
+    Learning rates come from ``small.toml``, chosen on it by the paper's rule. tau is 1e-3. The
+    paper finds it nearly as good as a tuned tau on every task (appendix E.3).
 
     Args:
         label: the task's name in the paper, for instance ``"CIFAR-10"``.
@@ -70,7 +70,7 @@ def small(label: str) -> Values:
 
 
 def small_rates(label: str) -> Values:
-    """The learning rates of ``small.toml``, which has their log10, for a label, by algorithm."""
+    """The learning rates of ``small.toml`` (stored as log10) for a label, by algorithm."""
     return {
         algorithm: {f"{side}_lr": 10.0**power for side, power in log10.items()}
         for algorithm, log10 in _small()[label].items()
@@ -109,13 +109,13 @@ def adafedadam_run(label: str) -> dict[str, int | None]:
 def adafedadam(label: str, client_lr: float | None = None) -> Values:
     """AdaFedAdam's values for a setup (appendix C.1).
 
-    Choices of ours: FedProx' mu, tuned from a grid and not printed, is 0.01, the grid's middle.
-    FedAdam's epsilon, not printed, is Adam's 1e-8. The printed "q-FedAvg learning rate 1" is read
-    as L = 1, which comes closer to Table 5 than L = 1 / client_lr.
+    Choices of ours: FedProx' mu, tuned by the paper but not given, is 0.01, the grid's middle.
+    FedAdam's epsilon, not given either, is Adam's 1e-8. The paper's "q-FedAvg learning rate 1" is
+    read as L = 1, which comes closer to Table 5 than L = 1 / client_lr.
 
     Args:
         label: ``"Femnist"``, ``"Cifar10"``, ``"Sent140"`` or ``"Synthetic"``.
-        client_lr: of all algorithms; default the printed one.
+        client_lr: learning rate for all algorithms. Default: the paper's.
     """
     stated = papers.settings("adafedadam")
     printed, stated = stated["setups"][label]["local_lr"], stated["algorithms"]
@@ -134,12 +134,12 @@ def adafedadam(label: str, client_lr: float | None = None) -> Values:
 
 
 def mime(label: str) -> Values:
-    """Values for Mime's experiments: the server's rate is 1, all else a choice of ours.
+    """Values for Mime's experiments: the server's rate is 1, and all else is our choice.
 
-    The clients' rates are :data:`MIME_CLIENT_LR`; other bases than momentum (Figure 1's) take
-    theirs from there. FedAvg's server optimizers run at rate 1 in the paper, whose momentum is
-    (1 - beta) g + beta m: FedAvgM, whose momentum is g + beta m, does the same at 1 - beta. The mu
-    of FedProx is the smallest of the paper's grid.
+    The clients' rates are :data:`MIME_CLIENT_LR`, also for bases other than momentum (Figure 1). In
+    the paper FedAvg's server optimizers have rate 1, and momentum is (1 - beta) g + beta m. FedAvgM
+    has the momentum g + beta m, so rate 1 - beta does the same. The mu of FedProx is the smallest
+    of the paper's grid.
 
     Args:
         label: ``"EMNIST logistic"``, ``"EMNIST CNN"``, ``"Shakespeare"`` or ``"StackOverflow"``
@@ -164,14 +164,14 @@ def mime(label: str) -> Values:
 
 
 def delta_sgd(small: bool = False) -> Values:
-    """The Delta-SGD paper's values by algorithm; its clients' are :func:`delta_sgd_clients`.
+    """The Delta-SGD paper's values by algorithm. :func:`delta_sgd_clients` has its clients' values.
 
     FedAdam has PyTorch's defaults for Adam (Table 4). FedProx' mu and MOON's mu and temperature are
-    not printed: they are those of the authors' published commands.
+    not in the paper: they come from the authors' published commands.
 
     Args:
-        small: FedAdam's rate is 0.03 instead of 0.001, which would move no parameter by more than
-            0.04 in the forty rounds of a small problem.
+        small: FedAdam's rate is 0.03. With 0.001 no parameter would move by more than 0.04 in the
+            forty rounds of a small problem.
     """
     sgd = {"client_lr": 0.1, "server_lr": 1.0}
     rate = 0.03 if small else 1e-3
@@ -186,9 +186,9 @@ def delta_sgd(small: bool = False) -> Values:
 def delta_sgd_clients() -> Values:
     """The Delta-SGD paper's client optimizers, tuned on CIFAR-10 and used for all its tasks.
 
-    The chosen rates are not printed: SGD's, SGDM's, Adam's and Adagrad's are those of the authors'
-    published commands, all in the printed grids. SPS has f* = 0 and c = 0.5 (the defaults); of
-    Delta-SGD's numbers only delta is not the algorithm's own (appendix B).
+    The paper does not give the chosen rates. The rates of SGD, SGDM, Adam and Adagrad come from the
+    authors' published commands and are in the paper's grids. SPS has f* = 0 and c = 0.5 (the
+    defaults). Delta-SGD has its default numbers except for delta (appendix B).
     """
     stated = papers.settings("delta_sgd")["delta_sgd"]
     return {
@@ -202,12 +202,12 @@ def delta_sgd_clients() -> Values:
 
 
 def delta_sgd_task(small: bool) -> dict[str, Any]:
-    """A task's fields of the Delta-SGD paper's values, or of its small problem's."""
+    """The fields of a task with the Delta-SGD paper's values, or with its small problem's."""
     clients = small_clients() if small else delta_sgd_clients()
     return {"hyperparameters": delta_sgd(small), "client_hyperparameters": clients}
 
 
 def small_clients() -> Values:
-    """:func:`delta_sgd_clients` of the small problems: their rates are tuned on one of these."""
+    """:func:`delta_sgd_clients` for the small problems, with rates tuned on one of them."""
     tuned = small_rates("Delta-SGD")
     return {name: tuned.get(name, values) for name, values in delta_sgd_clients().items()}

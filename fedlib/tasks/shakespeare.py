@@ -39,19 +39,19 @@ def load(given: Given) -> Task:
 
     Sources: FedOpt section 4 and appendix C.3 (data), Table 7 (batch), Tables 8 and 9
     (hyperparameters). Its documentation says 1200 rounds, the paper 1500. Mime trains the same
-    model. If the paper is silent this follows its public code: each snippet is encoded apart
-    (:func:`fedlib.datasets.text.shakespeare_chunks`), a client weighs as many target characters as
-    it has, the loss is the mean over all 80 steps, padding included, and accuracy leaves out
-    padding only. That code shuffles a client's snippets, this its rows.
+    model. If the paper is silent this follows its public code: each snippet is encoded separately
+    (:func:`fedlib.datasets.text.shakespeare_chunks`), a client's weight is its number of target
+    characters, the loss is the mean over all 80 steps, padding included, and accuracy leaves out
+    padding only. That code shuffles a client's snippets, this one its rows.
 
     Options:
-        seed: of the choice of roles if there are more than ``clients``, but for the small
-            network, which has the same roles for every seed.
-        data: the prepared data set; without it the offline stand-in of ``shakespeare``.
-        clients: how many of the roles that are in both splits.
-        rows: most rows of a client, its first ones, in each split. 0 for all of them.
+        seed: seed of the choice of roles if there are more than ``clients``. The small network has
+            the same roles for every seed.
+        data: the prepared data set. Default: the offline stand-in of ``shakespeare``.
+        clients: number of clients, from the roles that are in both splits.
+        rows: largest number of a client's rows in each split, the first ones. 0 for all of them.
         network: ``"lstm"``, or ``"window"``, a dense layer on 8 numbers for each of the last 3
-            characters, with learning rates of its own (:func:`fedlib.tasks.settings.small`).
+            characters, with its own learning rates (:func:`fedlib.tasks.settings.small`).
         width: factor on embedding and hidden units.
         length: characters in a row.
     """
@@ -60,7 +60,7 @@ def load(given: Given) -> Task:
     shared = np.intersect1d(dataset.client("train"), dataset.client("test"))
     if not len(shared):
         raise Error(f"task shakespeare: no client of {dataset.name!r} is in both splits")
-    # Seeds of the small problem are means of one setting: they share the roles.
+    # Results of the small problem are means of one setting over seeds, so seeds share the roles.
     chosen = texts.pick(shared, given.clients, 0 if small else given.seed)
     train, train_sizes = _encode(dataset, "train", chosen, given.rows, given.length)
     test, test_sizes = _encode(dataset, "test", chosen, given.rows, given.length)
@@ -89,7 +89,7 @@ def load(given: Given) -> Task:
 def _encode(
     dataset: TextDataset, split: str, chosen: np.ndarray, most: int, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows uint8 ``[N, length + 1]`` of the chosen clients, client after client, and how many."""
+    """Rows uint8 ``[N, length + 1]`` of the chosen clients, in their order, and their counts."""
     arrays = dataset.arrays
     chunks, counts = text.shakespeare_chunks(
         arrays[f"{split}_text"], arrays[f"{split}_offsets"], length

@@ -1,7 +1,7 @@
 """Both Stack Overflow tasks, users as clients: tags by logistic regression, next words by an LSTM.
 
-FedOpt has both, Mime the next words. Their data are the official posts, a real substitute, or
-at the quick preset small generated sets.
+FedOpt has both tasks, Mime the next words. Their data are the official posts, a real substitute, or
+small generated sets at the quick preset.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ laptop = {
     "stackoverflow_lr": {**paper["stackoverflow_lr"], "words": 2000},
     "stackoverflow_nwp": {**paper["stackoverflow_nwp"], "words": 2000, "width": 0.5, "rounds": 500},
 }
-SMALL = "rare_words"  # the small problem's data, of the tags
+SMALL = "rare_words"  # the data of the small problem of tags
 quick = {
     "stackoverflow_lr": {
         **{**paper["stackoverflow_lr"], "data": SMALL, "words": 180, "tags": 40, "validation": 0},
@@ -63,7 +63,7 @@ quick = {
         **{"rounds": 50, "clients_per_round": 10, "batch_size": 4},
     },
 }
-VECTOR = 16  # numbers of a word, in the small network
+VECTOR = 16  # length of a word's vector in the small network
 _PIECE = 1_000_000
 
 
@@ -71,32 +71,32 @@ def load(given: Given) -> Task:
     """Users as clients. Sources: FedOpt section 4 and appendix C.4 (data), Table 7 (batch), Tables
     8 and 9 (hyperparameters).
 
-    ``stackoverflow_lr``: 10 users a round, batches of 100 sentences, 1500 rounds. An input says how
-    often each of 10,000 words occurs in a sentence and its title, divided by the number of all
-    their words. The code behind the printed numbers sums the loss over a batch (of the mean over
-    500 tags), without which the client learning rate of 100 would make no sense. So does this task
+    ``stackoverflow_lr`` has 10 users a round, batches of 100 sentences and 1500 rounds. An input is
+    the frequency of each of 10,000 words in a sentence and its title, among these words. The code
+    behind the paper's numbers sums the loss over a batch (the loss is the mean over 500 tags).
+    Otherwise the client learning rate of 100 would make no sense. This task sums too
     (``reduction`` "sum").
 
-    ``stackoverflow_nwp``: 50 users a round, batches of 16 sentences of 20 words, 1500 rounds; Mime
-    trains the same model. If the paper is silent this follows its public code: a client weighs as
-    many target words as its sentences have (padding aside), the loss is the mean over all 20 steps,
-    padding included, and accuracy counts the targets that are words of the vocabulary, the
-    prediction being the best of words and special tokens.
+    ``stackoverflow_nwp`` has 50 users a round, batches of 16 sentences of 20 words and 1500 rounds.
+    Mime trains the same model. If the paper is silent this follows its public code: a client's
+    weight is the number of target words in its sentences (without padding), the loss is the mean
+    over all 20 steps, padding included, and accuracy counts the targets that are words of the
+    vocabulary. The prediction is the best of all words and special tokens.
 
     Options:
-        seed: of the choice of users and of the validation sentences.
+        seed: seed of the choice of users and of the validation sentences.
         data: the prepared data set (``stackoverflow``, or texts with tags). Default
             ``stackoverflow``, else ``stackexchange``. ``rare_words`` and ``word_chains`` are the
-            quick preset's small problems (:mod:`fedlib.datasets.text_standins`), with learning
-            rates of their own (:func:`fedlib.tasks.settings.small`).
-        clients: how many training users.
+            quick preset's small problems (:mod:`fedlib.datasets.text_standins`), with their own
+            learning rates (:func:`fedlib.tasks.settings.small`).
+        clients: number of training users.
         words: size of the vocabulary. Fewer if the data has fewer words.
-        tags: how many outputs. If the data has fewer tags the others never occur: the learning
-            rates fit a mean over 500.
-        cap: sentences of a user, the first ones. 1000 in the paper.
-        validation: how many test sentences are evaluated. 10,000 in the paper. 0 for all, which
+        tags: number of outputs. If the data has fewer tags, the others never occur. The learning
+            rates are for a mean over 500.
+        cap: largest number of a user's sentences, the first ones. 1000 in the paper.
+        validation: number of test sentences for evaluation. 10,000 in the paper. 0 for all, which
             the paper evaluates once, after training (Table 10).
-        network: of the next words, ``"lstm"``, or ``"window"``, a dense layer on 16 numbers for
+        network: for the next words, ``"lstm"``, or ``"window"``, a dense layer on 16 numbers for
             the word before, which goes with ``word_chains``.
         width: factor on embedding and hidden units.
     """
@@ -114,7 +114,7 @@ def load(given: Given) -> Task:
         small, outputs = small_network(given, "lstm", "window"), []
         values = settings.mime("StackOverflow")
         fields = _next_words(given, posts, words, train, test)
-    # What determines the examples: all posts, the sizes of the vocabulary, and which are taken.
+    # The examples depend on all posts, the sizes of the vocabulary, and the choice of posts.
     arrays = {"train_starts": train.starts, "train_sizes": train.sizes}
     arrays |= {"test_starts": test.starts, "test_sizes": test.sizes}
     arrays["posts"] = np.frombuffer(card["fingerprint"].encode(), dtype=np.uint8)
@@ -136,10 +136,10 @@ def load(given: Given) -> Task:
 def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
     """The posts of both splits, and their ``name``, ``stand_in``, ``source`` and ``fingerprint``.
 
-    The data asked for; else Stack Overflow, else prepared Stack Exchange posts.
+    It takes the given data, else Stack Overflow, else prepared Stack Exchange posts.
 
     Raises:
-        Error: no such data, or data that are not posts.
+        Error: the data do not exist or are not posts.
     """
     root = given.data_root
     name = choose_data(given, "stackoverflow", "stackexchange")
@@ -158,7 +158,7 @@ def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
     }
 
 
-# The last data set that was encoded, by fingerprint: a notebook loads a task many times.
+# The last encoded data set, by fingerprint, as a notebook loads a task many times.
 _last: dict[str, tuple[Posts, Posts]] = {}
 
 
@@ -182,7 +182,7 @@ class Chosen:
     """Clients of one split, each with consecutive posts.
 
     Attributes:
-        starts, sizes: int64 ``[clients]``, the posts of each in the split.
+        starts, sizes: int64 ``[clients]``, the range of each client's posts in the split.
         ids: the clients' names.
     """
 
@@ -191,7 +191,7 @@ class Chosen:
     ids: list[str]
 
     def data(self, x: Tensor, y: Tensor, weights: Sequence[float] | None = None) -> ClientData:
-        """Their data, of the inputs and targets of :meth:`rows`."""
+        """The clients' data, from the inputs and targets of :meth:`rows`."""
         return ClientData(x, y, texts.consecutive(self.sizes), self.ids, weights)
 
     def rows(self) -> np.ndarray:
@@ -199,12 +199,12 @@ class Chosen:
         return np.concatenate([np.arange(first, end) for first, end in self.spans()])
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """Where each client's posts begin and end."""
+        """The begin and end of each client's posts."""
         return zip(self.starts.tolist(), (self.starts + self.sizes).tolist(), strict=True)
 
 
 def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -> Chosen:
-    """Some clients that have posts, each with its first ``cap``."""
+    """Some clients that have posts, each with its first ``cap`` posts."""
     whole("cap", cap, 1)
     starts = np.asarray(posts.starts)
     sizes = np.minimum(np.diff(starts), cap)
@@ -214,8 +214,8 @@ def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -
 def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
     """The first ``sentences`` posts of the test clients in a random order. 0 for all posts.
 
-    FedOpt's public code takes its 10,000 sentences in this way, from some hundred users. The paper
-    says that they are random. Here they are one choice, kept in all rounds.
+    FedOpt's public code takes its 10,000 sentences in this way, from about a hundred users. The
+    paper says that they are random. Here one choice is made for all rounds.
     """
     starts = np.asarray(posts.starts)
     sizes = np.diff(starts)
@@ -237,11 +237,11 @@ def _chosen(posts: Posts, clients: np.ndarray, starts: np.ndarray, sizes: np.nda
 
 
 def reader(train: Posts, test: Posts) -> Callable[[Tensor], dict[str, Tensor]]:
-    """What reads the words of posts, given their numbers ``[...]``, both on the host.
+    """A function that reads the words of posts by their numbers ``[...]``, on the host.
 
-    Posts stay as they are stored, as long as they are, in the host's memory or a file; only what a
-    batch needs is read. Test posts are numbered after the training posts, and a batch holds posts
-    of one split.
+    Posts stay in the host's memory or a file, in their stored form and length. Only the posts of a
+    batch are read. Test posts are numbered after the training posts, and all posts of a batch are
+    from one split.
     """
     splits = [
         (texts.tensor(posts.words), texts.tensor(posts.word_offsets)) for posts in (train, test)
@@ -256,7 +256,7 @@ def reader(train: Posts, test: Posts) -> Callable[[Tensor], dict[str, Tensor]]:
 
 
 def multi_hot(targets: Tensor, tags: int) -> Tensor:
-    """Tag numbers ``[..., K]``, -1 where there are fewer, as ones among zeros: ``[..., tags]``."""
+    """Tag numbers ``[..., K]``, padded with -1, as ones among zeros: ``[..., tags]``."""
     hot = torch.zeros(*targets.shape[:-1], tags + 1, device=targets.device)
     number = targets.long()
     hot.scatter_(-1, torch.where(number < 0, tags, number), 1.0)
@@ -276,7 +276,7 @@ def recall(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def _tags(
     tags: int, posts: dict[str, Posts], words: int, train: Chosen, test: Chosen
 ) -> dict[str, Any]:
-    """The fields of the task of tags; a post's input is its number, test posts after training."""
+    """The fields of the task of tags. An input is a post's number, with test posts at the end."""
 
     def data(split: str, chosen: Chosen, first: int) -> ClientData:
         rows = chosen.rows()
@@ -296,12 +296,12 @@ def _tags(
 
 
 def padded_tags(posts: Posts, rows: np.ndarray, tags: int) -> np.ndarray:
-    """int16 ``[rows, most]``: numbers below ``tags`` of each post's tags, then -1."""
+    """int16 ``[rows, most]``: each post's tags with numbers below ``tags``, then -1."""
     offsets, flat = np.asarray(posts.tag_offsets), posts.tags
     widest = int(np.diff(offsets).max(initial=1))
     out = np.full((len(rows), widest), -1, dtype=np.int16)
     column = np.arange(widest)
-    # In pieces: the places need four times the memory of the result.
+    # This works in pieces, as the indices need four times the memory of the result.
     for start in range(0, len(rows), _PIECE):
         part = rows[start : start + _PIECE]
         begin, end = offsets[part], offsets[part + 1]
@@ -327,7 +327,7 @@ def _next_words(
         rows = texts.tensor(tokens)
         return chosen.data(rows[:, :-1], rows[:, 1:], weights)
 
-    # A client weighs as many target words as its sentences have.
+    # A client's weight is the number of target words in its sentences.
     lengths = posts["train"].lengths
     weights = [lengths[first:end].sum(dtype=np.int64) for first, end in train.spans()]
     special = (PAD, words + 1, words + 3)
@@ -347,7 +347,7 @@ def _model(words: int, given: Given) -> nn.Module:
 
 
 def smaller_vocabulary(sentences: np.ndarray, known: int, words: int) -> np.ndarray:
-    """Sentences of a vocabulary of ``known`` words, as the first ``words`` alone encode them."""
+    """Recode sentences of a vocabulary of ``known`` words with the first ``words`` alone."""
     ids = np.arange(known + 4)
     table = np.minimum(ids, words + 1)
     table[known + 2 :] = (words + 2, words + 3)

@@ -32,27 +32,27 @@ TEST_SHARE = 0.2
 
 
 def load(given: Given) -> Task:
-    """100 clients with power-law sizes. A fifth of each one's examples tests.
+    """100 clients with power-law sizes. A fifth of each client's examples tests.
 
     Settings of AdaFedAdam, appendix C: all clients every round, one local epoch, batches of 10,
-    client learning rate 0.01, 1000 rounds. Methods that the paper does not run
-    here have values of ours. The data is exact, not a stand-in, in both presets. ``quick`` has
-    batches of 80, so that no client takes more than ten local steps.
+    client learning rate 0.01, 1000 rounds. Methods that the paper does not run have our values
+    here. The data is exact, not a stand-in, in both presets. ``quick`` has batches of 80, so that
+    no client takes more than ten local steps.
 
     At ``laptop`` and ``paper`` histories have two splits: ``test``, a fifth of each client's
-    examples, and ``local``, all of them, with which the printed numbers are compared; see
-    :func:`fedlib.results.reading.split_of`. There three fifths are trained on, and a fifth lies
-    idle: the paper says 8 : 2, but LEAF's recipe for this data set has three fifths, and with them
-    five of its six methods' printed numbers in Table 5, by which that was chosen, fit.
+    examples, and ``local``, all of them. The paper's numbers are compared with ``local``, see
+    :func:`fedlib.results.reading.split_of`. Three fifths are trained on, and a fifth is unused: the
+    paper says 8 : 2, but LEAF's recipe for this data set has three fifths. The choice was made by
+    Table 5: with it the paper's numbers of five of its six methods fit.
 
     Options:
-        seed: of the split into training and test examples.
+        seed: seed of the split into training and test examples.
         data_root: unused. The data is generated.
-        clients: how many clients LEAF's generator makes.
-        data_seed: of the generator. LEAF's own by default.
-        init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
+        clients: number of clients that LEAF's generator makes.
+        data_seed: seed of the generator. Default: LEAF's own.
+        init: initial values of the model: ``"torch"``, as the authors' layers do, or ``"keras"``,
             Glorot-uniform with a zero bias.
-        train_share: of a client's examples that are trained on, at most 0.8.
+        train_share: share of a client's examples that are trained on, at most 0.8.
     """
     share = given.train_share
     require(0 < share <= 1 - TEST_SHARE, "train_share", share, f"in (0, {1 - TEST_SHARE}]")

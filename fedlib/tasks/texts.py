@@ -1,4 +1,4 @@
-"""The common parts of text tasks: which data, which clients, and arrays as tensors."""
+"""The common parts of text tasks: choice of data and clients, and arrays as tensors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fedlib.tasks.presets import AtMost, sample
 
 
 def origin(dataset: TextDataset, official: str, title: str, **arrays: np.ndarray) -> dict[str, Any]:
-    """A task's fields that say where its data come from.
+    """The fields of a task that describe its data.
 
     Args:
-        official: the data set of the paper, called ``title``. Another real one says that it is
-            another.
-        arrays: what the task made of its texts, of which the fingerprint is.
+        official: the data set of the paper, called ``title``. For other real data, ``source`` says
+            that they replace it.
+        arrays: the task's encoded texts, which the fingerprint is taken of.
     """
     source = dataset.source
     if not dataset.stand_in and dataset.name != official:
@@ -38,10 +38,10 @@ def pick(clients: np.ndarray, count: int | AtMost, seed: int) -> np.ndarray:
 
 
 def packed(codes: np.ndarray, clients: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where ``clients`` stand in ``codes [N]``, client after client, and how often each. Int64.
+    """Positions of ``clients`` in ``codes [N]``, client after client, and their counts. Int64.
 
     Args:
-        most: of each client so many, the first ones. 0 for all.
+        most: largest number per client, the first ones. 0 for all.
     """
     places = pd.Series(codes).groupby(codes).indices
     parts = [places[client][: most or None] for client in clients.tolist()]
@@ -57,15 +57,15 @@ def tensor(array: np.ndarray) -> Tensor:
 
 
 def sizes_of(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """How many examples each part has, int64."""
+    """The number of examples in each part, int64."""
     return np.array([len(part) for part in parts], dtype=np.int64)
 
 
 def consecutive(sizes: np.ndarray) -> list[np.ndarray]:
-    """Parts of these sizes, one after the other: of 2 and 3 examples 0, 1 and 2, 3, 4."""
+    """Consecutive parts of these sizes: for sizes 2 and 3 they are 0, 1 and 2, 3, 4."""
     return np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
 
 
 def encoded_fingerprint(**arrays: np.ndarray) -> str:
-    """SHA-256 (hex) of what a task made of its texts."""
+    """SHA-256 (hex) of a task's encoded texts."""
     return fingerprint({key: describe(array) for key, array in arrays.items()}, None)

@@ -205,7 +205,7 @@ def test_floating_points_are_shares_of_255_or_whole_numbers(root):
     for name in ("shares", "whole"):
         task = fedlib.load_task("fair_femnist", "paper", data=name)
         assert torch.equal(task.train.x, whole.train.x)
-    message = "'odd' have points from -1 to 254; allowed"
+    message = "'odd' have points from -1 to 254 .allowed"
     refused(message, fedlib.load_task, "fair_femnist", "paper", data="odd")
 
 

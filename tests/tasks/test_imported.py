@@ -147,7 +147,10 @@ def test_a_table_is_a_task():
     task = fedlib.table_task(frame.drop(columns="clinic"), **how)
     assert task.test.x.tolist() == raw[::3].tolist() and task.train.sizes.tolist() == [15] * 4
     refused(
-        "names no clients; say how many", fedlib.table_task, frame[["age", "sick"]], label="sick"
+        "names no clients: give their number",
+        fedlib.table_task,
+        frame[["age", "sick"]],
+        label="sick",
     )
 
 
@@ -159,14 +162,14 @@ def test_a_table_is_a_task():
         (
             {},
             {"client": None, "split": "clinic"},
-            "column 'clinic' has '.*'; allowed: 'train' and 'test'",
+            r"column 'clinic' has '.*' \(allowed: 'train' and 'test'\)",
         ),
-        ({}, {"client": "sick"}, "one of them two roles"),
-        ({"age": None}, {}, "column 'age' has nothing in row 0; fill it"),
+        ({}, {"client": "sick"}, "one column has two roles"),
+        ({"age": None}, {}, "column 'age' has nothing in row 0: fill it"),
         ({"clinic": [None] * 90}, {}, "column 'clinic' has nothing in row 0"),
         ({"age": np.inf}, {}, "column 'age' has numbers that are not finite"),
         ({"age": 2**60 + np.arange(90)}, {}, r"'age' has whole numbers from 2\*\*53, as ids have"),
-        ({"age": "young"}, {}, r"'age' is .*, a feature is a number; .*pandas\.get_dummies"),
+        ({"age": "young"}, {}, r"'age' is .*, but a feature is a number: .*pandas\.get_dummies"),
         ({"age": [[1, 2]] * 90}, {}, r"pandas\.DataFrame\(frame\['age'\]\.tolist\(\)\)"),
         ({"age": [{"bytes": b""}] * 90}, {}, r"of images, fedlib\.from_datasets"),
         ({"sick": np.linspace(0, 1, 90)}, {}, "'sick' has fractions, no labels"),
@@ -182,8 +185,8 @@ def test_mistakes_are_named(tmp_path):
     tagged = [{"client": "a", "split": s, "text": "x", "tags": ["t"]} for s in ("train", "test")]
     copies.texts(tmp_path / "data", "tagged", tagged)
     for call, message in (
-        (lambda: fedlib.image_task("plain"), "'plain' names no clients; say how many"),
-        (lambda: fedlib.image_task("own", alpha=1.0), "alpha is 1.0, but of how many clients"),
+        (lambda: fedlib.image_task("plain"), "'plain' names no clients: give their number"),
+        (lambda: fedlib.image_task("own", alpha=1.0), "alpha is 1.0, but the number of clients"),
         (lambda: fedlib.image_task("topics"), "'topics' holds text, not arrays"),
         (lambda: fedlib.image_task("flat", clients=2), "holds 3 numbers an example, no images"),
         (lambda: fedlib.image_task("plain", clients=2, round=3), "unknown field .* 'round': did"),
