@@ -35,7 +35,7 @@ MISTAKES = [
     (["grid", "synthetic", "fedavg", "self=1"], "axis self is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "chunk_clients=1"], "axis chunk_clients is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "local_epochs=[1,2],[2,1]"], "local_epochs is [2, 1]"),
-    (["data", "import", "mine", "."], " is no folder of LEAF's JSON; "),
+    (["data", "import", "mine", "."], " is no folder of LEAF's JSON: "),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "prepare", "mnits"], "unknown data set to prepare 'mnits': did you mean 'mnist'"),
     (["data", "prepare", "rare_words"], "import a copy of another with 'fedlib data import NAME"),
@@ -138,7 +138,7 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     command.refused("with overwrite=True, or --overwrite", "data", "prepare", "ag_news")
     again = ("data", "prepare", "ag_news", "--overwrite", "--from")
     status, _, err = command(*again, str(folder))
-    assert status == 1 and f"there is no train.csv in {folder}; it comes from file://" in err
+    assert status == 1 and f"there is no train.csv in {folder}: it comes from file://" in err
     card = command.json(*again, str(news))
     assert card["counts"]["train"] == 2000
     checked = command.json("data", "list", "--verify")

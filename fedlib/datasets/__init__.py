@@ -45,18 +45,18 @@ _LOADERS = {"arrays": "load", "text": "load_text", "posts": "load_posts"}  # by 
 
 @checked
 def names(data_root: Root = None) -> list[str]:
-    """All known names, sorted: the catalogue's, and those the user has imported."""
+    """All known names, sorted: those of the catalogue and the user's imported data sets."""
     return sorted(set(CATALOGUE) | set(store.prepared_names(data_root)))
 
 
 @checked
 def info(name: str, data_root: Root = None) -> dict[str, Any]:
-    """The card of a data set: what it is, source and licence, and if it is prepared its counts.
+    """The card of a data set: its content, source and licence, and its counts if it is prepared.
 
     Returns:
-        A JSON-able dict; ``"prepared"`` says whether a copy is there. Then that copy's own
-        statements replace the catalogue's, ``"bytes"`` is its size on disk, and if its card is
-        unusable, ``"error"`` says why.
+        A JSON-able dict. ``"prepared"`` says whether there is a copy. If so, the copy's card
+        replaces the catalogue's, ``"bytes"`` is its size on disk, and if its card is unusable,
+        ``"error"`` says why.
 
     Raises:
         Error: the name is neither in the catalogue nor prepared.
@@ -68,10 +68,10 @@ def info(name: str, data_root: Root = None) -> dict[str, Any]:
         return {**card, "prepared": False}
     try:
         card |= store.read_card(name, data_root) or {}
-        if known := edition_of(card["fingerprint"]):  # older cards do not say it
+        if known := edition_of(card["fingerprint"]):  # older cards do not have it
             card["edition"] = known
     except Error as error:
-        card["error"] = str(error)  # and "prepared": nobody should take the stand-in for it
+        card["error"] = str(error)  # and "prepared", so that nobody takes the stand-in for it
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     return {**card, "prepared": True, "bytes": size}
 
@@ -126,7 +126,7 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
 
 
 def _open(name: str, data_root: Root, kind: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The prepared copy's card and arrays; no card if the stand-in takes its place."""
+    """The prepared copy's card and arrays. There is no card if the stand-in replaces it."""
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
     holds = CATALOGUE[name].kind if card is None else card["kind"]
@@ -144,7 +144,7 @@ def _open(name: str, data_root: Root, kind: str) -> tuple[dict[str, Any] | None,
 
 
 def _about(card: Mapping[str, Any]) -> dict[str, Any]:
-    """What both kinds of data sets take from a card."""
+    """The fields of both kinds of data sets that come from a card."""
     classes = card.get("classes")
     about = {key: card[key] for key in ("source", "fingerprint")}
     return {"classes": None if classes is None else tuple(classes), **about}
@@ -161,10 +161,10 @@ def _require_known(name: str, data_root: Root) -> None:
 
 
 def how_to_get(name: str, preset: str = "") -> str:
-    """What to do about a known data set that is not prepared, in a line.
+    """How to get a known data set that is not prepared, in one line.
 
     Args:
-        preset: ``"laptop"`` or ``"paper"``: whose runs are to be trained on it.
+        preset: ``"laptop"`` or ``"paper"``, the preset of the runs that need it.
     """
     known, ways = CATALOGUE[name], []
     if item := edition_for(preset, [name]):

@@ -1,8 +1,8 @@
-"""A card for every data set that fedlib knows by name, and where ``fedlib data prepare`` gets it.
+"""A card for every data set that fedlib knows by name, and the source of its files.
 
-Read from ``catalogue.toml``, ``sources.toml`` (official files) and ``recipes.toml`` (copies in
-public repositories, of which the published runs' data were made). What is prepared of a data set is
-one of its **editions**: the official one has the data set's name, a recipe's its own.
+The cards come from ``catalogue.toml``, the official files from ``sources.toml`` and the recipes
+from ``recipes.toml`` (copies in public repositories, which the published runs used). A data set can
+have several **editions**: the official edition has the data set's name, a recipe's its own.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from fedlib.paths import read_toml
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Description:
-    """What fedlib knows about a data set before any copy of it is prepared.
+    """The description of a data set before any copy of it is prepared.
 
     Attributes:
         kind: ``"arrays"`` (imported from ``.npz``), ``"text"`` (imported from ``.jsonl``), or
             ``"posts"`` (prepared only).
-        shape: of one example, for arrays.
+        shape: shape of one example, for arrays.
         class_count: number of labels. None if the texts have none.
-        classes: names of the labels where they are known.
-        polarity: of handwriting in the copy that the papers used, followed by the stand-in. An
-            imported copy's own polarity is measured and stands in its card.
-        stand_in: what stands in offline. Empty if nothing does.
-        built_in: whether that is the data set itself: it comes with a dependency.
-        tasks: names of the tasks that use it, or use it where a better copy is missing.
+        classes: names of the labels if they are known.
+        polarity: polarity of handwriting in the copy that the papers used, which the stand-in
+            follows. An imported copy's own polarity is measured and recorded in its card.
+        stand_in: the data that replace it offline. Empty if there are none.
+        built_in: whether the stand-in is the data set itself, which comes with a dependency.
+        tasks: names of the tasks that use it, or use it if a better copy is missing.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Description:
     tasks: tuple[str, ...] = ()
 
     def origin(self) -> dict[str, Any]:
-        """What a prepared or imported copy's card takes over."""
+        """The fields that the card of a prepared or imported copy takes over."""
         keys = ("name", "title", "about", "source", "licence")
         return {key: getattr(self, key) for key in keys}
 
@@ -71,13 +71,13 @@ LOSSY = {"9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "CI
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class File:
-    """A file of others.
+    """A file from others.
 
     Attributes:
-        name: what it is called on disk; of a repository's file the path there.
-        sha256: of the file, hexadecimal; empty: not known beforehand.
-        size: in bytes. Rough where it was not published.
-        urls: addresses of the same bytes, tried in this order; of a repository's file they follow
+        name: its name on disk. For a repository's file, its path there.
+        sha256: SHA-256 of the file, hexadecimal. Empty if not known beforehand.
+        size: size in bytes. Approximate if it was not published.
+        urls: addresses of the same bytes, tried in this order. For a repository's file they follow
             from its path.
     """
 
@@ -92,13 +92,13 @@ class Source:
     """The files of a data set.
 
     Attributes:
-        files: to download.
-        members: which files of the archives are needed, by name without folders. Empty if the files
-            are read as they are.
-        unpacked: bytes of those members. Rough for TFF's.
-        prepared: bytes of the arrays made from them. Rough likewise.
-        hash_from: where the files' SHA-256 were read.
-        origin: one line for the card where the catalogue speaks of more than this copy.
+        files: files to download.
+        members: the required files of the archives, by name without folders. Empty if the files are
+            read as they are.
+        unpacked: bytes of those members. Approximate for TFF's.
+        prepared: bytes of the arrays made from them. Approximate for TFF's.
+        hash_from: the source of the files' SHA-256.
+        origin: one line for the card if the catalogue describes more than this copy.
     """
 
     files: tuple[File, ...]
@@ -118,10 +118,10 @@ class Tree:
 
     Attributes:
         pattern: a regular expression for their paths.
-        files: how many there are.
-        bytes: of all of them.
-        sha256: of the text with a line ``<SHA-256 of the file>  <path>`` for each of them, sorted
-            by the bytes of the paths.
+        files: number of files.
+        bytes: size of all files.
+        sha256: SHA-256 of the text with a line ``<SHA-256 of the file>  <path>`` for each file,
+            sorted by the bytes of the paths.
     """
 
     pattern: str
@@ -132,14 +132,14 @@ class Tree:
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Repository:
-    """What a recipe takes from a public repository on GitHub: listed files, or a tree.
+    """The files that a recipe takes from a public repository on GitHub: listed files, or a tree.
 
     Attributes:
-        role: what the recipe takes it for.
+        role: the purpose of the files in the recipe.
         repo: ``owner/name``.
-        commit: at which the files are these.
-        licence: as seen in the repository.
-        note: what else is known of the licence.
+        commit: the commit that has these files.
+        licence: the licence in the repository.
+        note: other facts about the licence.
     """
 
     role: str
@@ -152,7 +152,7 @@ class Repository:
 
     @property
     def size(self) -> int:
-        """Bytes of the files."""
+        """Bytes of all files."""
         return self.tree.bytes if self.tree else sum(file.size for file in self.files)
 
     @property
@@ -161,9 +161,9 @@ class Repository:
         return f"https://codeload.github.com/{self.repo}/tar.gz/{self.commit}"
 
     def downloads(self) -> list[File]:
-        """What is downloaded: the files, or of a tree the archive, whose own bytes are not fixed.
+        """The files to download. For a tree it is the archive, whose own bytes are not fixed.
 
-        They are named as they lie in a folder of raw files.
+        Their names are their places in a folder of raw files.
         """
         folder = self.repo.replace("/", "+")
         if self.tree:
@@ -181,12 +181,12 @@ class Recipe:
 
     Attributes:
         data: the data set's name, under which the edition is prepared.
-        title, about: of the edition.
-        card: the fingerprint of what is made, which published runs name.
-        prepared: bytes of the arrays; of texts rough.
-        sources: where the files are.
-        presets: whose runs take this edition.
-        tasks: fingerprints of what text tasks make of it at the sizes of the published runs.
+        title, about: title and description of the edition.
+        card: the fingerprint of the result, which published runs name.
+        prepared: bytes of the arrays. Approximate for texts.
+        sources: the repositories with the files.
+        presets: presets whose runs take this edition.
+        tasks: fingerprints of the arrays that text tasks encode at the sizes of published runs.
     """
 
     data: str
@@ -208,8 +208,8 @@ class Edition:
 
     Attributes:
         data: the data set's name.
-        source: the official files, if they make it.
-        recipe: the files in public repositories, if they do. Both make the same then.
+        source: the official files, if it is made of them.
+        recipe: the files in public repositories, if it is made of them. Both give the same arrays.
     """
 
     name: str
@@ -226,7 +226,7 @@ class Edition:
 
 
 def editions(data: str | None = None) -> dict[str, Edition]:
-    """The editions that can be prepared, by name: of one data set, the official one first, or all.
+    """The editions that can be prepared, by name: all, or those of one data set (official first).
 
     Example:
         >>> list(editions("shakespeare"))
@@ -240,10 +240,10 @@ def editions(data: str | None = None) -> dict[str, Edition]:
 
 
 def edition(name: str) -> Edition:
-    """An edition by its name, or by that of a data set that has only one.
+    """An edition by its name, or by the name of a data set that has only one.
 
     Raises:
-        Error: there is none, or no data set of that name can be prepared.
+        Error: there is no such edition, or no data set of that name can be prepared.
     """
     known = editions()
     if name in known:
@@ -251,15 +251,15 @@ def edition(name: str) -> Edition:
     theirs = list(editions(name).values())
     if len(theirs) != 1:
         other = "import a copy of another with 'fedlib data import NAME FILE', see data/README.md"
-        raise Error(f"{unknown('data set to prepare', name, known)}; {other}")
+        raise Error(f"{unknown('data set to prepare', name, known)}, or {other}")
     return theirs[0]
 
 
 def edition_for(preset: str, names: Sequence[str]) -> Edition | None:
-    """What runs of a preset take of data sets that would serve: names, the best one first.
+    """The edition that a preset's runs take, of data sets in order of preference.
 
-    The laptop preset takes what the published runs were trained on, the paper preset the papers'
-    data where there is an official source.
+    The laptop preset takes the data of the published runs. The paper preset takes the papers' data
+    if there is an official source.
     """
     theirs = [item for name in names for item in editions(name).values()]
 
@@ -281,6 +281,6 @@ _BY_FINGERPRINT = {
 def edition_of(fingerprint: str) -> str | None:
     """The name of a recipe's edition by the fingerprint on a card, or of a published run's data.
 
-    None: another one.
+    It is None for other data.
     """
     return _BY_FINGERPRINT.get(fingerprint)

@@ -1,8 +1,8 @@
 """How each recipe's edition is made from its upstream files.
 
-A conversion is given the contents of the files by the roles of their repositories and by their
-paths, all of them checked, and returns the arrays of both splits, as an import has them, and the
-clients' names where they have some. What is made has the fingerprint that the recipe states.
+A conversion gets the checked contents of the files by the roles of their repositories and by their
+paths. It returns the arrays of both splits, as an import has them, and the clients' names if there
+are any. The result has the fingerprint that the recipe states.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _only(files: Mapping[str, bytes]) -> bytes:
 def femnist(contents: Contents) -> Made:
     """LEAF's shards of JSON: 784 pixels from 0 to 1 a picture, by user.
 
-    Writers come by the number of their training shard, then by name. A writer's pictures in the
-    order of the file.
+    Writers are in the order of their training shard's number, then of their name. A writer's
+    pictures are in the order of the file.
     """
     users: dict[str, dict[str, tuple[int, Any]]] = {split: {} for split in SPLITS}
     for path, content in contents["images"].items():
@@ -65,7 +65,7 @@ def femnist(contents: Contents) -> Made:
 def mnist(contents: Contents) -> Made:
     """``training/<label>/<number>.png``, and QMNIST's tables, whose first rows are MNIST's.
 
-    A row has eight numbers, the label first, the writer third.
+    A row has eight numbers, with the label first and the writer third.
     """
     arrays: dict[str, np.ndarray] = {}
     for split, folder in (("train", "training"), ("test", "testing")):
@@ -80,13 +80,13 @@ def mnist(contents: Contents) -> Made:
         arrays[f"{split}_x"] = np.stack([_picture(content) for _, content in rows])
         arrays[f"{split}_y"] = np.array([label for label, _ in rows], np.int64)
         if (numbers[:, 0] != arrays[f"{split}_y"]).any():
-            raise ValueError("QMNIST's labels are not MNIST's")
+            raise ValueError("QMNIST's labels do not match those of MNIST")
         arrays[f"{split}_client"] = numbers[:, 2].astype(np.int64)
     return arrays, None
 
 
 def fashion_mnist(contents: Contents) -> Made:
-    """``<split>/<label>/<number>.png``, numbered within the label. Official files of labels."""
+    """``<split>/<label>/<number>.png``, numbered within the label, and official files of labels."""
     arrays: dict[str, np.ndarray] = {}
     for split, theirs in (("train", "train"), ("test", "t10k")):
         packed = contents["labels"][f"data/fashion/{theirs}-labels-idx1-ubyte.gz"]
@@ -99,8 +99,8 @@ def fashion_mnist(contents: Contents) -> Made:
 def cifar10(contents: Contents) -> Made:
     """Exact PNG files by class, and JPEG copies that are numbered within it in official order.
 
-    A JPEG's number is given to the PNG whose means over 4x4 pixels are nearest. They are one to
-    one. The sequence of labels is CIFAR-10N's and label-errors'.
+    A JPEG's number is given to the PNG whose means over 4x4 pixels are nearest. The match is one to
+    one. The sequence of labels comes from CIFAR-10N and label-errors.
     """
     names = CATALOGUE["cifar10"].classes or ()
     arrays: dict[str, np.ndarray] = {}
@@ -112,7 +112,7 @@ def cifar10(contents: Contents) -> Made:
             # |a - b|^2 without |a|^2, which is the same for all b.
             found = ((flat**2).sum(1) - 2 * near @ flat.T).argmin(1)
             if len(np.unique(found)) != len(pictures):
-                raise ValueError("the JPEG copies are not those of the PNG files")
+                raise ValueError("the JPEG copies do not match the PNG files")
             cells.append(pictures[found])
         arrays |= {f"{split}_x": _dealt(cells, labels), f"{split}_y": labels}
     return arrays, None
@@ -128,10 +128,10 @@ COARSE = (
 
 
 def cifar100(contents: Contents) -> Made:
-    """Exact PNG files by class, within it in the order of their paths.
+    """Exact PNG files by class, in the order of their paths within it.
 
-    The sequence of labels is CIFAR-100N's and label-errors', and so the official one; which picture
-    of a class comes first is not.
+    The sequence of labels comes from CIFAR-100N and label-errors, and so is the official one. The
+    order of the pictures within a class is not.
     """
     names = sorted({path.split("/")[1] for path in contents["images"]})
     arrays = {"classes": np.array(names)}
@@ -143,7 +143,7 @@ def cifar100(contents: Contents) -> Made:
 
 
 def _coarse(pictures: np.ndarray) -> np.ndarray:
-    """Means over 4x4 pixels, ``[N, 192]``, which are enough to know a picture by."""
+    """Means over 4x4 pixels, ``[N, 192]``, which are enough to identify a picture."""
     squares = pictures.reshape(-1, 8, 4, 8, 4, 3).astype(np.float32)
     return squares.mean((2, 4)).reshape(len(pictures), -1)
 
@@ -175,8 +175,8 @@ def _dealt(cells: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
 def _sequences(contents: Contents) -> dict[str, np.ndarray]:
     """The labels of both splits of a CIFAR, in official order.
 
-    CIFAR-N's file is PyTorch's of a dict of NumPy's arrays, ``clean_label`` among them. Nothing but
-    arrays is unpickled, as anything else could be any program.
+    CIFAR-N's file is a pickle by PyTorch of a dict of NumPy arrays, one of them ``clean_label``.
+    Only arrays are unpickled, as other objects could run any code.
     """
     array, older = np._core.multiarray._reconstruct, "numpy.core.multiarray._reconstruct"  # type: ignore[attr-defined]
     parts = [np.ndarray, np.dtype, type(np.dtype(np.int64)), array, (array, older)]
@@ -190,7 +190,7 @@ def _sequences(contents: Contents) -> dict[str, np.ndarray]:
 
 
 def _ends(texts: int, train: int) -> list[str]:
-    """The splits of so many texts, of which the first ones train."""
+    """The splits of this number of texts. The first ones train."""
     return ["train"] * train + ["test"] * (texts - train)
 
 
@@ -202,7 +202,7 @@ def _words(markup: str) -> str:
 
 
 def _speeches(page: str) -> Iterator[tuple[str, list[str]]]:
-    """Role and lines of each speech in a play; names without a line between them speak together."""
+    """Role and lines of each speech in a play. Names without a line between them speak together."""
     names: list[str] = []
     lines: list[str] = []
     spoken = False
@@ -222,7 +222,7 @@ def _speeches(page: str) -> Iterator[tuple[str, list[str]]]:
 def shakespeare(contents: Contents) -> Made:
     """The HTML plays of the MIT edition. A role with two speeches or more is a client.
 
-    Roles come play by play in the order of their first speech; of a role's speeches 80 %, rounded
+    Roles are in the order of their first speech, play by play. 80 % of a role's speeches, rounded
     up, train, and at least one tests.
     """
 
@@ -243,7 +243,7 @@ def shakespeare(contents: Contents) -> Made:
 
 
 class _Plain(HTMLParser):
-    """The text of a page: tags are dropped, some of them begin a line."""
+    """The text of a page. Tags are dropped, and some of them begin a line."""
 
     breaks = ("p", "br", "li", "pre", "h1", "h2", "h3", "blockquote", "hr")
 
@@ -269,7 +269,7 @@ def stackexchange(contents: Contents) -> Made:
     """Dumps of sites (``Posts.xml``), questions and answers by user. The role is the site.
 
     A text is the question's title, if it is one, and the post. An answer has its question's tags.
-    Of a user's posts, by day and number, the last fifth tests, rounded down.
+    The last fifth of a user's posts, by day and number and rounded down, tests.
     """
     users: dict[str, list[tuple[str, int, str, list[str]]]] = {}
     for site, files in contents.items():
@@ -301,8 +301,8 @@ def stackexchange(contents: Contents) -> Made:
 def tweets(contents: Contents) -> Made:
     """Negative and positive tweets about airlines, of users with at least five of them.
 
-    Users are numbered in the order of their first tweet, after those of another table, which has
-    only that use. A user's last fifth, at least one, tests.
+    Users are numbered in the order of their first tweet, after the users of another table, which
+    has only that use. A user's last fifth, at least one, tests.
     """
     table = _only(contents["numbers"]).decode("utf-8", "replace").splitlines()[1:]
     names = dict.fromkeys(("", line.split(";", 6)[5]) for line in table)
@@ -328,7 +328,7 @@ def tweets(contents: Contents) -> Made:
 
 
 def ag_news(contents: Contents) -> Made:
-    """The official test file: label from 1, title, description; the first 6,000 rows train."""
+    """The official test file: label from 1, title, description. The first 6,000 rows train."""
     lines = io.StringIO(_only(contents["articles"]).decode(), newline="")
     rows = list(csv.reader(lines))
     entries = (

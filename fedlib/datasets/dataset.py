@@ -1,4 +1,4 @@
-"""What a loaded data set is: read-only arrays with two splits, and where they came from."""
+"""Loaded data sets: read-only arrays with two splits, and their source."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ OPTIONAL = ("train_client", "test_client", "train_coarse", "test_coarse")
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples as arrays, possibly memory-mapped. None may be written to.
+    """Examples as arrays, possibly memory-mapped. All are read-only.
 
     Attributes:
-        name: as given to ``load``.
+        name: the name given to ``load``.
         train_x, test_x: uint8 or float32, ``[N, H, W, C]``, ``[N, H, W]`` or ``[N, F]``.
         train_y, test_y: int64 labels ``[N]``.
         train_client, test_client: int64 codes ``[N]`` of the person behind each example, or None.
         train_coarse, test_coarse: int64 coarse labels ``[N]``, or None.
         classes: names of the labels, or None.
-        stand_in: True if this is an offline stand-in, not the data the name promises.
-        source: one line on where it comes from.
+        stand_in: True if this is an offline stand-in, not the data of that name.
+        source: the data's source, in one line.
         fingerprint: SHA-256 (hex) of the contents.
         polarity: for handwriting ``"ink_bright"`` or ``"ink_dark"`` (paper is the highest value).
             None for everything else.
@@ -104,7 +104,7 @@ class TextDataset:
     def _bytes(self, split: str, field: str, offsets_field: str, i: int) -> bytes:
         data, offsets = self._array(split, field), self._array(split, offsets_field)
         if not 0 <= i < len(offsets) - 1:
-            raise Error(f"{self.name!r} has {len(offsets) - 1} {split} texts; there is no text {i}")
+            raise Error(f"{self.name!r} has {len(offsets) - 1} {split} texts, and no text {i}")
         return data[offsets[i] : offsets[i + 1]].tobytes()
 
 

@@ -1,9 +1,9 @@
-"""Files of others: from their addresses or from a folder, and read only with the right SHA-256.
+"""Files from others: downloaded or from a folder, and read only if their SHA-256 is right.
 
-A folder of raw files, and one that a user gives, have the same form: an official file lies in
-``<data set>/``, in the user's folder also directly; of a repository ``owner/name`` the files lie,
-by their paths, in ``owner+name/``, ``owner/name/``, ``name/`` or ``name-<commit>/``, which may be a
-git clone, or the same name with ``.tar.gz``, ``.tgz`` or ``.zip`` is an archive of them.
+The folder of raw files and a folder that a user gives have the same form. An official file is in
+``<data set>/``, or directly in the user's folder. The files of a repository ``owner/name`` are, by
+their paths, in ``owner+name/``, ``owner/name/``, ``name/`` or ``name-<commit>/``, which may be a
+git clone, or in an archive of the same name with ``.tar.gz``, ``.tgz`` or ``.zip``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fedlib import files
 from fedlib.datasets.catalogue import File, Repository
 from fedlib.errors import Failure, first_line
 
-# How long a server may say nothing.
+# Seconds to wait for a silent server.
 SECONDS = 60.0
 ARCHIVES = ("", ".tar.gz", ".tgz", ".zip")
 _PIECE = 1 << 20
-Contents = dict[str, bytes]  # of a repository's files, by path
-Advance = Callable[[int], Any]  # is told how many bytes are done
+Contents = dict[str, bytes]  # contents of a repository's files, by path
+Advance = Callable[[int], Any]  # gets the number of bytes that are done
 
 
 class Absent(Failure):
@@ -41,12 +41,12 @@ class Absent(Failure):
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where files come from and lie.
+    """The folders of files.
 
     Attributes:
-        raw: a folder for what is downloaded.
-        given: the user's folder. Nothing is downloaded then.
-        advance: called with bytes that are downloaded, or were there and are read.
+        raw: a folder for downloads.
+        given: the user's folder. If it is set, nothing is downloaded.
+        advance: called with the bytes that were downloaded, or read from an existing file.
     """
 
     raw: Path
@@ -54,7 +54,7 @@ class Shelf:
     advance: Advance = lambda count: None
 
     def missing(self, wanted: Sequence[File], folder: str = "") -> list[File]:
-        """What is still to be downloaded of some files into a folder of the raw ones."""
+        """The files that are still to be downloaded into a folder of the raw files."""
         if self.given is not None:
             return []
         return [file for file in wanted if not (self.raw / folder / file.name).exists()]
@@ -71,7 +71,7 @@ class Shelf:
             path = self.given / file.name
             if not path.is_file():
                 raise Absent(
-                    f"there is no {file.name} in {self.given}; it comes from {file.urls[0]}"
+                    f"there is no {file.name} in {self.given}: it comes from {file.urls[0]}"
                 )
         elif not path.exists():
             download(file, path, self.advance)
@@ -88,7 +88,7 @@ class Shelf:
 
         Raises:
             Absent: the user's folder lacks them, or they cannot be downloaded.
-            Failure: they are others.
+            Failure: their SHA-256 is wrong.
         """
         missing = self.missing(source.downloads())
         for file in missing:
@@ -100,9 +100,9 @@ class Shelf:
 
 
 def _other(what: str, sha256: str, file: File) -> Failure:
-    """The error for a file that is not the one that is wanted."""
+    """The error for a file with the wrong SHA-256."""
     wrong = f"{what} has SHA-256 {sha256}, expected {file.sha256}: nothing was prepared"
-    return Failure(f"{wrong}; remove it, it comes from {file.urls[0]}")
+    return Failure(f"{wrong}. Remove it, it comes from {file.urls[0]}")
 
 
 # ---------------------------------------------------------------------------------- repositories
@@ -121,7 +121,7 @@ def _place(folder: Path, source: Repository) -> Path:
 
 
 def _listed(place: Path, source: Repository) -> Contents:
-    """The listed files of a repository: of several at one path the one with the right SHA-256."""
+    """The listed files of a repository. If several have one path, the right SHA-256 decides."""
     wanted = dict(zip([file.name for file in source.files], source.downloads(), strict=True))
     found: dict[str, tuple[str, bytes]] = {}
     names = "|".join(map(re.escape, wanted))
@@ -131,7 +131,7 @@ def _listed(place: Path, source: Repository) -> Contents:
             found[path] = sha256, content
     for path, file in wanted.items():
         if path not in found:
-            what = f"there is no {path} in {place}; it comes from {file.urls[0]}"
+            what = f"there is no {path} in {place}: it comes from {file.urls[0]}"
             raise Absent(f"{what}, of the commit {source.commit}")
         if found[path][0] != file.sha256:
             raise _other(f"{path} in {place}", found[path][0], file)
@@ -147,21 +147,21 @@ def _tree(place: Path, source: Repository) -> Contents:
     for path, content in _members(place, source, re.compile(rf"(?:^|/)({tree.pattern})$")):
         found[path] = content
         size += len(content)
-        if size > tree.bytes:  # no archive, however small it is, fills the memory
+        if size > tree.bytes:  # so that no archive, however small, can fill the memory
             break
     order = sorted(found, key=str.encode)
     lines = (f"{hashlib.sha256(found[path]).hexdigest()}  {path}\n" for path in order)
     if hashlib.sha256("".join(lines).encode()).hexdigest() != tree.sha256:
         what = f"{place} has {len(found):,} files {tree.pattern!r} that are not the {tree.files:,}"
         why = f"of the commit {source.commit} of {source.repo}: nothing was prepared"
-        raise Failure(f"{what} {why}; remove it, it comes from {source.archive}")
+        raise Failure(f"{what} {why}. Remove it, it comes from {source.archive}")
     return {path: found[path] for path in order}
 
 
 def _members(
     place: Path, source: Repository, wanted: re.Pattern[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Path (the pattern's group) and content of what matches in a folder, clone or archive."""
+    """Path (the pattern's group) and content of the matches in a folder, clone or archive."""
     try:
         if place.is_dir() and (blobs := _blobs(place, source.commit)):
             yield from _of_git(place, blobs, wanted)
@@ -183,21 +183,21 @@ def _members(
                     if match and (content := tar.extractfile(member)):
                         yield match[1], content.read()
     except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise Failure(f"{place} cannot be read: {first_line(error)}; remove it") from None
+        raise Failure(f"{place} cannot be read: {first_line(error)}. Remove it") from None
 
 
 def _git(place: Path, *words: str, told: str = "") -> bytes:
-    """What git says of a clone; nothing where it cannot, or there is none."""
+    """Git's output about a clone, or nothing if git fails or there is no clone."""
     folder = place / ".git" if (place / ".git").exists() else place
     command = ["git", f"--git-dir={folder.absolute()}", *words]
     try:
         return subprocess.run(command, input=told.encode(), capture_output=True).stdout
-    except OSError:  # the files in the folder may be the right ones
+    except OSError:  # without git the files in the folder may still be the right ones
         return b""
 
 
 def _blobs(place: Path, commit: str) -> dict[str, str]:
-    """The blobs of a clone's commit by their paths; none where it lacks it or is no clone."""
+    """The blobs of a clone's commit by their paths, or none if it lacks the commit."""
     listing = _git(place, "ls-tree", "-rz", commit).decode(errors="replace")
     entries = [entry.split("\t", 1) for entry in listing.split("\0")[:-1]]
     return {path: about.split()[2] for about, path in entries}
@@ -223,11 +223,11 @@ def _of_git(
 def download(file: File, path: Path, advance: Advance = lambda count: None) -> None:
     """Get a file at the first of its addresses that has it.
 
-    What came before a connection broke stays beside it as ``.part``, and the next time goes on
-    there where the server can.
+    If the connection breaks, the received bytes stay beside the file as ``.part``, and the next
+    download continues there if the server can.
 
     Raises:
-        Absent: no address has it, or what came has another SHA-256.
+        Absent: no address has it, or the received file has another SHA-256.
     """
     reasons: dict[str, str] = {}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def download(file: File, path: Path, advance: Advance = lambda count: None) -> N
         try:
             sha256 = _receive(url, part, advance)
         except (OSError, HTTPException, ValueError) as error:
-            if getattr(error, "code", None) == 416:  # there is nothing after what was there
+            if getattr(error, "code", None) == 416:  # the partial file was complete
                 files.remove(part)
             reasons[url] = first_line(error)
             continue
@@ -244,14 +244,14 @@ def download(file: File, path: Path, advance: Advance = lambda count: None) -> N
             os.replace(part, path)
             return
         files.remove(part)
-        reasons[url] = f"what came has SHA-256 {sha256}, expected {file.sha256}"
-    tried = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
-    other = "try again, or download it by hand and give its folder with --from"
-    raise Absent(f"cannot download {tried}: nothing was prepared; {other}")
+        reasons[url] = f"the received file has SHA-256 {sha256}, expected {file.sha256}"
+    tried = ", ".join(f"{url}: {reason}" for url, reason in reasons.items())
+    other = "Try again, or download it by hand and give its folder with --from"
+    raise Absent(f"cannot download {tried}: nothing was prepared. {other}")
 
 
 def _receive(url: str, part: Path, advance: Advance) -> str:
-    """Fill a file from an address, from where it ends if the server can; its SHA-256."""
+    """Download into a file, continuing at its end if the server can. Returns its SHA-256."""
     start, digest = part.stat().st_size if part.exists() else 0, hashlib.sha256()
     headers = {"User-Agent": "fedlib"} | ({"Range": f"bytes={start}-"} if start else {})
     with urlopen(Request(url, headers=headers), timeout=SECONDS) as answer:

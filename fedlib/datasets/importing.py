@@ -1,7 +1,7 @@
-"""The way in for files the user has: arrays, texts, and what LEAF's scripts write.
+"""Import of users' files: arrays, texts, and the output of LEAF's scripts.
 
-A file is taken whole or refused whole, with one line that says what is wrong. Nothing is ever
-unpickled. All of it is in memory.
+A file is accepted or refused as a whole, with one line that says what is wrong. Nothing is ever
+unpickled. The whole file is read into memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedlib.errors import Error, first_line, unknown
 
 GUIDE = "see docs/guide/recipes.md"
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
-# Keras' names of arrays, and MedMNIST's.
+# Array names of Keras and MedMNIST.
 ALIASES = {f"{part}_{split}": f"{split}_{part}" for part in "xy" for split in SPLITS}
 ALIASES |= {f"{split}_images": f"{split}_x" for split in SPLITS}
 ALIASES |= {f"{split}_labels": f"{split}_y" for split in SPLITS}
@@ -44,33 +44,33 @@ def import_file(
     ``train_images``), and if known ``train_client, test_client,
     train_coarse, test_coarse, classes``. Images or features are uint8 (other integers only from 0
     to 255) or floating point, stored as float32, channels last. Labels and codes are integers, 0 or
-    more, and labels and clients may be words.
+    more. Labels and clients may also be words.
 
-    ``.jsonl``: an object a line with ``client``, ``split`` (``"train"`` or ``"test"``), ``text``,
-    and on all lines ``label`` (an integer; or a word: the classes are then the words, sorted), on
-    all lines ``tags`` (a list of strings), or neither.
+    ``.jsonl``: one object per line with ``client``, ``split`` (``"train"`` or ``"test"``) and
+    ``text``. All lines may have ``label`` (an integer, or a word, then the classes are the sorted
+    words), or all may have ``tags`` (a list of strings).
 
     A folder with ``train/*.json`` and ``test/*.json`` as LEAF writes them, of numbers or texts.
 
     Args:
-        name: of a known data set, whose format the file must then have, or any new name made of
-            a-z, 0-9, ``_`` and ``-``.
+        name: a known data set, whose format the file must then have, or a new name made of a-z,
+            0-9, ``_`` and ``-``.
         path: the file or folder.
-        data_root: default ``FEDLIB_DATA``, else ``data/``.
+        data_root: folder of the data. Default: ``FEDLIB_DATA``, else ``data/``.
         overwrite: replace a prepared data set of that name.
 
     Returns:
         The new card.
 
     Raises:
-        Error: the name is taken or not allowed, or the file is not as it should be. Nothing is
+        Error: the name is taken or not allowed, or the file has the wrong format. Nothing is
             written then.
     """
     path = Path(path)
     store.prepared_folder(name, data_root)
     if not path.exists():
         raise Error(f"there is no file {path}")
-    path = path.absolute()  # of '.' the name is said, too
+    path = path.absolute()  # so that messages name '.', too
     file = path.resolve().name.encode(errors="backslashreplace").decode()
     content = _contents(path, file)
     kind, by = "arrays" if isinstance(content, dict) else "text", "imported by the user"
@@ -90,28 +90,28 @@ def import_file(
 
 
 def _contents(path: Path, file: str) -> Any:
-    """What is in a file or folder: arrays by their names, or the lines of texts.
+    """The content of a file or folder: arrays by their names, or the lines of texts.
 
     Raises:
-        Error: it is of another kind, or damaged.
+        Error: its format is unknown, or it is damaged.
     """
     if path.is_dir() and any(path.glob("train/*.json")):
         return _leaf(path)
     if path.is_dir():
-        advice = "torchvision's ImageFolder reads one of images, for fedlib.from_datasets"
-        raise Error(f"{file} is no folder of LEAF's JSON; {advice}: {GUIDE}")
+        advice = "for a folder of images use torchvision's ImageFolder and fedlib.from_datasets"
+        raise Error(f"{file} is no folder of LEAF's JSON: {advice}: {GUIDE}")
     suffix = path.suffix.lower()
     if suffix not in (".npz", ".jsonl"):
-        advice = "pandas reads a table (read_csv, read_parquet), for fedlib.table_task"
-        raise Error(f"{file} is neither .npz nor .jsonl; {advice}: {GUIDE}")
+        advice = "for a table use pandas (read_csv, read_parquet) and fedlib.table_task"
+        raise Error(f"{file} is neither .npz nor .jsonl: {advice}: {GUIDE}")
     return _members(path) if suffix == ".npz" else path.read_bytes().splitlines()
 
 
 def _leaf(folder: Path) -> dict[str, np.ndarray] | list[bytes]:
-    """What LEAF's scripts write, ``train/*.json`` and ``test/*.json``.
+    """The output of LEAF's scripts, ``train/*.json`` and ``test/*.json``.
 
     Raises:
-        Error: a file is not of this kind.
+        Error: a file has another format.
     """
     rows: dict[str, list[tuple[str, Any, Any]]] = {split: [] for split in SPLITS}
     for split in SPLITS:
@@ -138,7 +138,7 @@ def _leaf(folder: Path) -> dict[str, np.ndarray] | list[bytes]:
             members[f"{split}_y"] = np.array(y)
         except (TypeError, ValueError) as error:
             what = f"{folder.name}: x is neither texts nor numbers: {first_line(error)}"
-            raise Error(f"{what}; of rows of words, as Sent140's, keep the text, x[4]") from None
+            raise Error(f"{what}. For rows of words, as in Sent140, keep the text, x[4]") from None
         members[f"{split}_x"] = points.reshape(len(x), -1)  # rows of pictures one after the other
         members[f"{split}_client"] = np.array(clients)
     return members
@@ -150,14 +150,14 @@ def _leaf(folder: Path) -> dict[str, np.ndarray] | list[bytes]:
 def _members(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a ``.npz`` file."""
     if not zipfile.is_zipfile(path):
-        raise Error(f"{path.name} is not a .npz file, or is cut off")
+        raise Error(f"{path.name} is not a .npz file, or is truncated")
     members, where = {}, path.name
     try:
         with np.load(path, allow_pickle=False) as archive:
             for key in archive.files:
                 where = f"{path.name}: {key!r}"
                 members[ALIASES.get(key, key)] = np.asarray(archive[key])
-    except Exception as error:  # the bytes of a damaged one may say anything
+    except Exception as error:  # a damaged file can raise anything
         raise Error(
             f"{where} is damaged, or holds Python objects, which would have to be unpickled (save "
             f"words as array.astype(str)): {first_line(error)}"
@@ -166,10 +166,10 @@ def _members(path: Path) -> dict[str, np.ndarray]:
         if key.endswith("_y") and values.ndim == 2 and values.shape[1] == 1:
             members[key] = values[:, 0]
         if key.startswith("val_"):
-            what = "give the validation's to train or to test, or leave them out, and rename"
-            raise Error(f"{path.name}: {key!r} is neither; {what}: {', '.join(REQUIRED)}")
+            what = "give validation arrays to train or to test, or leave them out, and rename"
+            raise Error(f"{path.name}: {key!r} is in neither split: {what}: {', '.join(REQUIRED)}")
         if key not in _MEMBERS:
-            raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}; rename it")
+            raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}. Rename it")
     if missing := [key for key in REQUIRED if key not in members]:
         raise Error(f"{path.name} lacks {', '.join(missing)}")
     return members
@@ -182,7 +182,7 @@ def _arrays(
     if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
         raise Error(f"{file}: classes must be a one-dimensional array of strings")
     classes: list[str] | None = None if names is None else names.tolist()
-    numbered = known.class_count is not None  # by the data set itself
+    numbered = known.class_count is not None  # the data set itself numbers its classes
     if classes and numbered and len(classes) != known.class_count:
         what = f"{file}: classes has {len(classes)} names"
         raise Error(f"{what}, but {known.title} has {known.class_count} labels")
@@ -215,13 +215,13 @@ def _arrays(
 def _numbered(
     members: dict[str, np.ndarray], field: str, file: str, names: Sequence[str] | None = None
 ) -> list[str] | None:
-    """Put numbers in place of labels or clients that are words in all splits.
+    """Replace labels or clients that are words by numbers in all splits.
 
     Args:
-        names: which words there are, in their order; default those that occur, in alphabetical.
+        names: the words in their order. Default: the words that occur, in alphabetical order.
 
     Returns:
-        the words, ascending.
+        The words, ascending.
     """
     keys = [key for key in members if key.endswith(f"_{field}")]
     if not keys or any(members[key].dtype.kind != "U" for key in keys):
@@ -237,24 +237,24 @@ def _numbered(
 
 
 def _checked(values: np.ndarray, where: str) -> np.ndarray:
-    """The values of an array as they are stored: float32, uint8, or for labels and codes int64."""
+    """An array in its stored type: float32, uint8, or int64 for labels and codes."""
     is_x, shape = where.endswith("_x"), values.shape
     if not (2 <= values.ndim <= 4 if is_x else values.ndim == 1):
-        needed = f"one label an example; for masks make a fedlib.Task: {GUIDE}"
+        needed = f"one label per example. For masks make a fedlib.Task: {GUIDE}"
         if is_x:
-            needed = "examples, then features; height, width; or height, width, channels"
-        raise Error(f"{where} has shape {shape}; needed: {needed}")
+            needed = "examples, then features, or height, width, or height, width, channels"
+        raise Error(f"{where} has shape {shape}, but needs {needed}")
     if not values.size:
         raise Error(f"{where} is empty (shape {shape})")
     if values.dtype.kind not in ("biuf" if is_x else "biu"):
         words = "" if where.endswith("_coarse") else ", or words in both splits"
         needed = "uint8 or floating point" if is_x else f"integers{words}"
-        raise Error(f"{where} is {values.dtype}; needed: {needed}")
+        raise Error(f"{where} is {values.dtype}, but needs {needed}")
     if values.ndim == 4 and shape[3] > 4:
         channels, height, width = shape[1:]
         if channels < min(height, width) or height == width != channels:
             what = f"{where} has shape {shape}, so its channels seem to come first"
-            raise Error(f"{what}; give height, width and channels: x.transpose(0, 2, 3, 1)")
+            raise Error(f"{what}: give height, width and channels: x.transpose(0, 2, 3, 1)")
     if values.dtype.kind == "f":
         # Values beyond float32 become infinite here, and are then refused.
         with np.errstate(over="ignore"):
@@ -264,8 +264,8 @@ def _checked(values: np.ndarray, where: str) -> np.ndarray:
         return values
     low, high, limit = int(values.min()), int(values.max()), 255 if is_x else 2**63 - 1
     if low < 0 or high > limit:
-        hint = "; give other features than images as float32" if is_x else ""
-        raise Error(f"{where} has integers from {low} to {high}; allowed: 0 to {limit}{hint}")
+        hint = ". Give other features than images as float32" if is_x else ""
+        raise Error(f"{where} has integers from {low} to {high} (allowed: 0 to {limit}){hint}")
     return values.astype(np.uint8 if is_x else np.int64)
 
 
@@ -283,7 +283,7 @@ def _check_labels(
 
 
 class _Line(BaseModel):
-    """A line of a ``.jsonl`` file; the defaults stand for what is not there."""
+    """A line of a ``.jsonl`` file, with defaults for missing fields."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     client: str
@@ -294,7 +294,7 @@ class _Line(BaseModel):
 
     @property
     def target(self) -> str:
-        """Which of label, a number or a word, and tags there is."""
+        """The target of the line: label (a number or a word), tags, or neither."""
         if "label" in self.model_fields_set:
             return "a word as label" if isinstance(self.label, str) else "label"
         return "tags" if "tags" in self.model_fields_set else "neither label nor tags"
@@ -319,7 +319,7 @@ def _texts(content: list[bytes], file: str, folder: Path, known: Description) ->
 
 
 def _lines(contents: list[bytes], file: str, known: Description) -> Iterator[_Line]:
-    """The lines of a file, of which all have the same kind of target."""
+    """The lines of a file, all with the same kind of target."""
     before: _Line | None = None
     for number, content in enumerate(contents, start=1):
         where = f"{file}, line {number}"
@@ -335,7 +335,7 @@ def _lines(contents: list[bytes], file: str, known: Description) -> Iterator[_Li
             given = "" if told else f", not {first['input']!r:.40}"
             raise Error(f"{where}: {place}{first['msg']}{given}") from None
         if {"label", "tags"} <= line.model_fields_set:
-            raise Error(f"{where}: has both label and tags; allowed: one of them")
+            raise Error(f"{where}: has both label and tags, but only one of them is allowed")
         if known.class_count and "label" not in line.model_fields_set:
             raise Error(f"{where}: lacks 'label', which {known.title} needs")
         if "label" in line.model_fields_set:
@@ -347,11 +347,11 @@ def _lines(contents: list[bytes], file: str, known: Description) -> Iterator[_Li
 
 
 def _check_label(label: Any, where: str, known: Description) -> None:
-    """Require a number or a word, and one that a known data set has."""
+    """Require a number or a word, and for a known data set one of its labels."""
     if type(label) is int and 0 <= label < 2**63:
         _check_labels(label, where, known)
     elif not isinstance(label, str) or not label:
-        raise Error(f"{where}: label is {label!r:.40}; allowed: a whole number >= 0, or a word")
+        raise Error(f"{where}: label is {label!r:.40} (allowed: a whole number >= 0, or a word)")
     elif known.classes and label not in known.classes:
         raise Error(f"{where}: {unknown('label', label, known.classes)}")
     elif known.class_count and not known.classes:

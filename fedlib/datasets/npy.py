@@ -1,7 +1,7 @@
 """The ``.npy`` files of a data set.
 
-All of this happens in the folder aside that :func:`fedlib.datasets.store.writing` gives: where it
-breaks off, that folder goes, and with it the unfinished files.
+All files are written in the separate folder that :func:`fedlib.datasets.store.writing` gives. If
+writing fails, that folder is deleted with the unfinished files.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def save_json(folder: Path, key: str, content: Any) -> None:
 
 
 class GrowingArray:
-    """One ``.npy`` file that grows along its first axis; in memory is only what is appended.
+    """One ``.npy`` file that grows along its first axis. Only appended rows are in memory.
 
     Args:
-        path: of the file.
+        path: path of the file.
         like: an array with rows of the same type and shape.
     """
 
@@ -57,7 +57,7 @@ class GrowingArray:
         self._file.close()
 
     def _write_header(self) -> None:
-        # NumPy pads headers so that the first axis can grow: the size of the header is fixed.
+        # NumPy pads headers so that the first axis can grow, so the header's size is fixed.
         shape = (self._length, *self._row)
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
@@ -75,7 +75,7 @@ def write(
         known: the data set's description, with its classes and whether polarity is to be measured.
 
     Returns:
-        the part of a card that follows from the arrays.
+        The part of a card that follows from the arrays.
     """
     for key, values in arrays.items():
         save(folder, key, values)
@@ -100,10 +100,10 @@ def text_arrays(
     """The arrays of a :class:`~fedlib.datasets.TextDataset`, and the clients' names by their codes.
 
     Args:
-        source: of the texts, for messages.
-        texts: in any order of splits and clients. Within a split they stay in this order. All of
-            them have a label, all have tags, or none has anything.
-        clients: those whose codes are fixed. Others get the next ones as they come.
+        source: source of the texts, for messages.
+        texts: in any order of splits and clients. Within a split they keep this order. All of them
+            have a label, all have tags, or none has either.
+        clients: clients with fixed codes. Other clients get the next codes as they come.
 
     Raises:
         Error: a split has no texts, or only empty ones.

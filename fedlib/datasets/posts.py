@@ -24,7 +24,7 @@ from fedlib.errors import Error
 WORDS, TAGS, LENGTH = 10_000, 500, 20
 PAD = 0
 Texts = Sequence[str | bytes]
-Piece = tuple[str, Texts, Texts, Texts]  # a client's; of some posts tokens, titles and tags
+Piece = tuple[str, Texts, Texts, Texts]  # a client, and tokens, titles and tags of some posts
 Row = tuple[str, str, str, str]  # client, tokens, title and tags of a post
 _FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets")
 
@@ -33,7 +33,7 @@ _FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "t
 class Posts:
     """One split, encoded. Word ids: 0 padding, 1..V words by rank, V+1 unknown, V+2 bos, V+3 eos.
 
-    A post is one sentence (``tokens``) with the title and the tags of the question it is from.
+    A post is one sentence (``tokens``) with the title and the tags of its question.
 
     Attributes:
         sentences: int16 ``[N, 21]``: bos, the first 20 words, eos if there are fewer, then padding.
@@ -47,7 +47,7 @@ class Posts:
         tags: int16 ``[K]``, ids ``0..TAGS-1`` of the tags that are in the vocabulary.
         tag_offsets: int64 ``[N + 1]`` into ``tags``.
         clients: names of the clients.
-        lengths: uint8 ``[N]``, the number of targets of each sentence that are not padding.
+        lengths: uint8 ``[N]``, each sentence's number of targets without padding.
         word_list, tag_list: the vocabulary by rank. Word id i is ``word_list[i - 1]``.
 
     All arrays may be read-only memory maps.
@@ -69,11 +69,11 @@ class Posts:
 
 
 def encode(posts: Iterable[Row], words: Sequence[str], tags: Sequence[str]) -> Posts:
-    """Encode posts that fit in memory. :func:`write` is for those that do not.
+    """Encode posts that fit in memory. :func:`write` encodes larger data.
 
     Args:
         posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``. All
-            posts of a client stand together.
+            posts of a client are consecutive.
         words, tags: the vocabularies in rank order, of at most 32,000 each.
 
     Raises:
@@ -108,14 +108,14 @@ def write(
         folder: an existing folder.
         split: the files' prefix.
         pieces: client, and the tokens, titles and tags of some of its posts, perhaps none. All
-            pieces of a client stand together.
-        words, tags: as for :func:`encode`.
+            pieces of a client are consecutive.
+        words, tags: see :func:`encode`.
 
     Returns:
-        How many posts and clients there are.
+        The numbers of posts and of clients.
 
     Raises:
-        Error: as :func:`encode`.
+        Error: a vocabulary is empty.
     """
     encoder = _Encoder(words, tags)
     with ExitStack() as stack:
@@ -132,7 +132,7 @@ def write(
 
 
 def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tensor]:
-    """The words of posts, which :func:`bags` counts.
+    """The words of posts, for :func:`bags` to count.
 
     Args:
         index: int64 ``[...]``, numbers of posts.
@@ -140,31 +140,31 @@ def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tens
         offsets: int64 ``[N + 1]``, on the device of ``words``.
 
     Returns:
-        ``ids``: ``[W]``, all words of these posts; ``row``: int64 ``[W]``, which of the posts
-        each is of; ``counts``: int64 in the shape of ``index``, how many words each post has.
+        ``ids``: ``[W]``, all words of these posts. ``row``: int64 ``[W]``, the post of each word.
+        ``counts``: int64 in the shape of ``index``, the number of words of each post.
     """
     posts = index.reshape(-1)
     begin = offsets[posts]
     counts = offsets[posts + 1] - begin
     row = torch.repeat_interleave(torch.arange(len(posts), device=posts.device), counts)
-    # Position of each word: its post's beginning plus its place within the post.
+    # The position of each word is its post's beginning plus its place within the post.
     shift = begin - (counts.cumsum(0) - counts)
     place = torch.arange(len(row), device=posts.device) + shift[row]
     return {"ids": words[place], "row": row, "counts": counts.view(index.shape)}
 
 
 def bags(words: Mapping[str, Tensor], size: int) -> Tensor:
-    """How often each word occurs in posts, divided by the number of all their words.
+    """The frequency of each word in posts: its count divided by the number of all their words.
 
-    Unknown words count in the divisor but have no column, so rows sum to at most 1 (FedOpt's
-    public code; its text says that they sum to 1).
+    Unknown words count in the divisor but have no column, so rows sum to at most 1. This follows
+    FedOpt's public code. Its text says that they sum to 1.
 
     Args:
-        words: what :func:`occurrences` gives.
+        words: the result of :func:`occurrences`.
         size: number of words in the vocabulary.
 
     Returns:
-        float32 ``[..., size]``; a post without words gives zeros.
+        float32 ``[..., size]``. A post without words gives zeros.
     """
     ids, row, counts = words["ids"].long(), words["row"], words["counts"]
     known = (ids >= 1) & (ids <= size)
@@ -179,7 +179,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
     """A split of stored arrays (see :func:`write`) with their ``vocabulary``."""
     lists = json.loads(arrays["vocabulary"].tobytes())
     return Posts(
-        # As plain arrays: slicing a numpy.memmap costs more, and there are many small slices.
+        # As plain arrays, as slicing a numpy.memmap costs more and there are many small slices.
         **{field: arrays[f"{split}_{field}"].view(np.ndarray) for field in _FIELDS},
         clients=tuple(json.loads(arrays[f"{split}_clients"].tobytes())),
         word_list=tuple(lists["words"]),
@@ -191,7 +191,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
 
 
 def tagged_rows(dataset: TextDataset, split: str) -> list[Row]:
-    """A split's sentences as (client, tokens, title, tags), a client's together, in their order.
+    """A split's sentences as (client, tokens, title, tags), client by client, in their order.
 
     The first line of a text is its title (it may be empty). Each sentence of the rest is an example
     with the text's title and tags, as in the federated Stack Overflow files.
@@ -216,9 +216,9 @@ def text_posts(dataset: TextDataset, words: int, tags: int) -> tuple[Posts, Post
 
     Args:
         dataset: texts with tags.
-        words: size of the word vocabulary. Words rank by the number of clients that use them, as
-            in the federated Stack Overflow files.
-        tags: size of the tag vocabulary. Tags rank by the number of examples.
+        words: size of the word vocabulary. Words are ranked by the number of clients that use
+            them, as in the federated Stack Overflow files.
+        tags: size of the tag vocabulary. Tags are ranked by the number of examples.
 
     Raises:
         Error: the texts have no tags.
@@ -239,8 +239,8 @@ class _Encoder:
     """Words to numbers, some posts at a time.
 
     Attributes:
-        starts: of each client the number of its first post.
-        ends: how many sentences, words and tags there are so far.
+        starts: for each client the number of its first post.
+        ends: the numbers of sentences, words and tags so far.
     """
 
     def __init__(self, words: Sequence[str], tags: Sequence[str]) -> None:
@@ -254,12 +254,12 @@ class _Encoder:
         self.ends = {"sentences": 0, "words": 0, "tags": 0}
 
     def bounds(self) -> np.ndarray:
-        """Where the posts of each client start, and where the last one's end."""
+        """The start of each client's posts, and the end of the last client's posts."""
         return np.array([*self.starts.values(), self.ends["sentences"]], dtype=np.int64)
 
     def pieces(self, posts: Iterable[Piece]) -> Iterator[dict[str, np.ndarray]]:
-        """The arrays piece by piece, by the names of the fields of :class:`Posts`. First what the
-        others go on from.
+        """The arrays piece by piece, by the names of the fields of :class:`Posts`. The first piece
+        has the starts of the offsets.
         """
         offsets = dict.fromkeys(("word_offsets", "tag_offsets"), np.zeros(1, dtype=np.int64))
         yield self._encoded((), (), ()) | offsets
@@ -273,15 +273,15 @@ class _Encoder:
             yield arrays
 
     def _encoded(self, tokens: Texts, titles: Texts, tags: Texts) -> dict[str, np.ndarray]:
-        """Offsets count from 0, which is left out."""
+        """Encoded posts. Offsets count from 0, which is left out."""
         ids, oov = self._words, self.oov
         sentences = np.zeros((len(tokens), LENGTH + 1), dtype=np.int16)
         sentences[:, 0] = oov + 1
         lengths, bags, bag_ends, tag_ids, tag_ends = [], array("h"), [], array("h"), []
         for row, *post in zip(sentences, tokens, titles, tags, strict=True):
             text, title, its_tags = (t if isinstance(t, bytes) else t.encode() for t in post)
-            # TFF splits at each single space for next-word prediction, so that there may be empty
-            # words, which are unknown, and at any white space for the bag of words.
+            # For next-word prediction TFF splits at each single space, so there may be empty words,
+            # which are unknown. For the bag of words it splits at any white space.
             sentence = [ids.get(word, oov) for word in text.split(b" ")[:LENGTH]]
             sentence += [oov + 2] * (len(sentence) < LENGTH)
             row[1 : len(sentence) + 1] = sentence

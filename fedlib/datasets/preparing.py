@@ -1,4 +1,4 @@
-"""From official files, or by a recipe, to a prepared data set: fetch, check, read, store."""
+"""Prepare a data set from official files or by a recipe: fetch, check, read, store."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def prepare(
 ) -> Card:
     """Download an edition of a data set, check it, and store it as arrays with a card.
 
-    The files come to ``<data root>/raw/``, official ones into ``<name>/``, a repository's into
-    ``<owner>+<repository>/``. A file that is there is not downloaded again, and nothing is read
-    before its SHA-256 has been found right. An edition that both official files and a recipe make
-    is made of the official ones, and by the recipe where these are not to be had.
+    Files go to ``<data root>/raw/``, official files into ``<name>/``, a repository's files into
+    ``<owner>+<repository>/``. A file that is already there is not downloaded again, and a file is
+    read only if its SHA-256 is right. If both official files and a recipe give an edition, it is
+    made of the official files, or by the recipe if these are not available.
 
     Args:
-        name: a data set's, for its official edition or the only one; or an edition's, for instance
-            ``"shakespeare_plays"``, which is prepared as ``shakespeare``.
-        data_root: default ``FEDLIB_DATA``, else ``data/``.
+        name: a data set's name, for its official or only edition, or an edition's name. For
+            instance ``"shakespeare_plays"`` is prepared as ``shakespeare``.
+        data_root: folder of the data. Default: ``FEDLIB_DATA``, else ``data/``.
         overwrite: replace a prepared data set of that name.
-        from_folder: a folder with the files, downloaded by hand, in place of a download. See
+        from_folder: a folder with the files, downloaded by hand, instead of a download. See
             :mod:`fedlib.datasets.fetching`.
         progress: show a progress bar.
 
@@ -50,9 +50,9 @@ def prepare(
         The new card.
 
     Raises:
-        Error: a mistake in what is asked.
-        Failure: no network, no space, or a file that is missing in the folder or is not the right
-            one. Nothing has been stored then.
+        Error: a mistake in the arguments.
+        Failure: no network, no space, or a file is missing in the folder or has the wrong SHA-256.
+            Nothing is stored then.
     """
     how: dict[str, Any] = {"from_folder": from_folder, "progress": progress}
     ((_, made),) = prepare_all([edition(name)], data_root, overwrite=overwrite, **how)
@@ -72,7 +72,7 @@ def prepare_all(
     """Prepare editions one after the other, under one progress bar. See :func:`prepare`.
 
     Yields:
-        each edition with its new card, or with what prevented it, which leaves the others alone.
+        Each edition with its new card, or with its error, which does not stop the others.
     """
     given = None if from_folder is None else Path(from_folder)
     if given and not given.is_dir():
@@ -95,11 +95,11 @@ def _make(
     store.require_new(wanted.data, data_root, overwrite)
 
     def save(about: Card, fill: Callable[[Path], Card], expected: str = "") -> Card:
-        """Store what ``fill`` writes into a folder, unless its fingerprint is another."""
+        """Store the output of ``fill`` in a folder, unless its fingerprint is wrong."""
         with store.writing(wanted.data, data_root, overwrite) as folder:
             try:
                 made = fill(folder)
-            except Exception as error:  # the files' SHA-256 was right: they should be as expected
+            except Exception as error:  # the files' SHA-256 was right, so this is unexpected
                 if isinstance(error, Error) or getattr(error, "errno", None):  # a full disk
                     raise
                 what = f"{type(error).__name__}, {first_line(error)}"
@@ -108,9 +108,9 @@ def _make(
             known = {**CATALOGUE[wanted.data].origin(), "edition": wanted.name}
             card = store.write_card(folder, {**known, **about, **made})
             if expected not in ("", card["fingerprint"]):
-                what = f"{wanted.name!r} came out with fingerprint {card['fingerprint'][:16]}..."
-                why = "not the published runs'; is Pillow another version?"
-                raise Failure(f"{what}, {expected[:16]}... was expected: it is {why}")
+                what = f"{wanted.name!r} has the fingerprint {card['fingerprint'][:16]}..."
+                why = f"but the published runs used {expected[:16]}..."
+                raise Failure(f"{what}, {why}: check the version of Pillow")
             return card
 
     try:
@@ -151,7 +151,7 @@ def _official(name: str, source: Source, shelf: Shelf, save: Save, progress: boo
 
 
 def _by_recipe(name: str, recipe: Recipe, shelf: Shelf, save: Save) -> Card:
-    """An edition from files in public repositories; its fingerprint is the recipe's."""
+    """An edition from files in public repositories, with the recipe's fingerprint."""
     from fedlib.datasets.conversions import CONVERSIONS  # which nothing else needs
 
     shelf.raw.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def _by_recipe(name: str, recipe: Recipe, shelf: Shelf, save: Save) -> Card:
 
 
 def _require_space(folder: Path, missing: Sequence[File], needed: dict[str, int]) -> None:
-    """Refuse to begin what will not fit: files to download, and bytes by what they are for."""
+    """Raise if there is no space for the files to download, and for bytes by their purpose."""
     needed = {"to download": sum(file.size for file in missing), **needed}
     free, total = shutil.disk_usage(folder).free, sum(needed.values())
     if total > free:
@@ -187,13 +187,13 @@ def _require_space(folder: Path, missing: Sequence[File], needed: dict[str, int]
 
 
 def _readable(source: Source, fetched: list[Path], unpacked: Path) -> dict[str, Path]:
-    """The files to read by name: the downloaded ones, or what is in these archives.
+    """The files to read by name: downloaded files, or files in these archives.
 
-    Of a tar, Python's ``data`` filter refuses members that would leave the folder, links to
-    elsewhere and devices. A zip's members that would leave the folder are passed over.
+    For a tar, Python's ``data`` filter refuses members outside the folder, links to elsewhere and
+    devices. For a zip, members outside the folder are skipped.
 
     Raises:
-        Failure: an archive is damaged or not safe, or lacks a file; or there is no space.
+        Failure: an archive is damaged or not safe, or lacks a file, or there is no space.
     """
     if not source.members:
         return {path.name: path for path in fetched}
@@ -201,7 +201,7 @@ def _readable(source: Source, fetched: list[Path], unpacked: Path) -> dict[str, 
         safely: dict[str, Any] = {} if archive.suffix == ".zip" else {"filter": "data"}
         try:
             shutil.unpack_archive(archive, unpacked, **safely)
-        except Exception as error:  # whatever a damaged archive makes the readers raise
+        except Exception as error:  # a damaged archive can make the readers raise anything
             raise Failure(f"{archive.name} cannot be unpacked: {first_line(error)}") from None
     readable = {path.name: path for path in unpacked.rglob("*") if path.is_file()}
     missing = [member for member in source.members if member not in readable]

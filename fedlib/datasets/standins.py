@@ -1,7 +1,7 @@
-"""Offline stand-ins: data of the real sets' shapes, types and partition structure.
+"""Offline stand-ins: data with the shapes, types and partition structure of the real data.
 
-They let every task run where nothing can be downloaded. They are not the real data, say so
-(``Dataset.stand_in``), and numbers from them are not to be compared with a paper's.
+They let every task run offline. They are not the real data and say so (``Dataset.stand_in``). Never
+compare their numbers with a paper's.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import Dataset, describe, fingerprint
 from fedlib.randomness import numpy_generator
 
-_SEED = 0  # a stand-in is one fixed data set, as a real one is
+_SEED = 0  # a stand-in is one fixed data set, like a real one
 _SIZES = {"train": 6000, "test": 1000}
 _WRITERS = 100
-# Writers of pairs of digits, and the concentration of what each of them likes to write.
+# Writers of pairs of digits, and the concentration of their preferred digits.
 PAIR_WRITERS, LIKING = 140, 10.0
-_TEST_WRITERS = 40  # of the MNIST stand-in, whose test writers are other people, as the real ones'
+_TEST_WRITERS = 40  # MNIST's stand-in has other people as test writers, as the real data has
 
 
 @cache
@@ -30,7 +30,7 @@ def make(name: str) -> Dataset:
 
     Args:
         name: ``mnist``, ``fashion_mnist``, ``emnist`` or ``femnist`` (about 6000 training and 1000
-            test examples; a writer has about a sixth of the training examples for testing, at
+            test examples, where a writer has about a sixth of the training examples for testing, at
             least 2), ``digit_pairs`` or ``first_digits`` (6000 and 2000), ``digit_writers`` (140
             writers with 40 and 16).
     """
@@ -47,10 +47,10 @@ def about(
     classes: tuple[str, ...] | None,
     **names: Sequence[str],
 ) -> dict[str, Any]:
-    """What a stand-in says of itself. Its arrays are read-only from now on.
+    """A stand-in's fields about itself. Its arrays are read-only from now on.
 
     Args:
-        names: what else its fingerprint is of.
+        names: further contents of the fingerprint.
     """
     for array in arrays.values():
         array.setflags(write=False)
@@ -69,7 +69,7 @@ def about(
 
 
 def _originals() -> tuple[Any, dict[str, np.ndarray]]:
-    """Scikit-learn's digits, and which of them a split draws from: 4 in 5 are for training."""
+    """Scikit-learn's digits, and those that a split draws from: 4 in 5 are for training."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -81,9 +81,9 @@ def _originals() -> tuple[Any, dict[str, np.ndarray]]:
 def _pairs(name: str) -> dict[str, np.ndarray]:
     """Two digits beside each other, 8x16. No original occurs in both splits.
 
-    ``digit_pairs`` have the number that they write as their label, and its tens as the coarse one.
-    All hundred are equally frequent. ``first_digits``, the same pictures, have the tens only: the
-    second digit is in the way.
+    In ``digit_pairs`` the label is the two-digit number, and its tens are the coarse label. All
+    hundred are equally frequent. ``first_digits``, the same pictures, have only the tens as labels,
+    so the second digit is a distraction.
     """
     digits, pools = _originals()
     arrays: dict[str, np.ndarray] = {}
@@ -101,8 +101,8 @@ def _pairs(name: str) -> dict[str, np.ndarray]:
 def _pairs_by_writers(name: str) -> dict[str, np.ndarray]:
     """``first_digits`` of 140 writers with 40 training and 16 test pictures each.
 
-    How often a writer writes each first digit is drawn from Dirichlet(LIKING). The second digits
-    are uniform. No original occurs in both splits.
+    A writer's frequencies of first digits are drawn from Dirichlet(LIKING). The second digits are
+    uniform. No original occurs in both splits.
     """
     digits, pools = _originals()
     random = numpy_generator(_SEED, "stand-in digit_writers")
@@ -122,7 +122,7 @@ def _paired(
 ) -> np.ndarray:
     """Pictures uint8 ``[N, 8, 16]`` of numbers ``[N]`` from 0 to 99."""
     tens, units = (_drawn(digits, pool, part, random) for part in divmod(number, 10))
-    points = np.concatenate([tens, units], axis=2)  # scikit-learn's, from 0 to 16
+    points = np.concatenate([tens, units], axis=2)  # scikit-learn's points, from 0 to 16
     return np.round(points * (255 / 16)).astype(np.uint8)
 
 
@@ -147,14 +147,14 @@ def _digits(name: str) -> dict[str, np.ndarray]:
     digits, pools = _originals()
     random = numpy_generator(_SEED, f"stand-in {name}")
     writers = _WRITERS + (_TEST_WRITERS if name == "mnist" else 0)
-    # Log-normal numbers of training examples.
+    # The numbers of training examples are log-normal.
     sizes = random.lognormal(0.0, 0.6, _WRITERS)
     sizes = np.maximum(4, np.round(sizes / sizes.sum() * _SIZES["train"])).astype(np.int64)
     train = np.repeat(np.arange(_WRITERS), sizes)
     if name == "mnist":
         test = np.repeat(np.arange(_WRITERS, writers), max(2, sizes.sum() // 6 // _TEST_WRITERS))
     elif name == "fashion_mnist":
-        # The real set has no people; its examples vary one by one.
+        # The real set has no people, so its examples vary one by one.
         writers = sum(_SIZES.values())
         train, test = np.split(np.arange(writers), [_SIZES["train"]])
     else:
@@ -186,14 +186,14 @@ def _written(
 ) -> np.ndarray:
     """uint8 ``[N, 28, 28]``, bright ink, from ``[N, 8, 8]`` in 0..16.
 
-    In float64 and one operation at a time, so that every processor makes the same bytes: runs are
-    found by the hash of their data.
+    This uses float64 and one operation at a time, so that every processor gives the same bytes, as
+    runs are found by the hash of their data.
     """
     count, side = len(originals), 28
     slant = hand["slant"] + random.normal(0.0, 0.05, count)
     right = hand["x"] + random.normal(0.0, 0.04, count)
     down = hand["y"] + random.normal(0.0, 0.04, count)
-    # An affine map from the output's coordinates (-1..1) to the input's, and those to pixels.
+    # An affine map from the output's coordinates (-1..1) to the input's, and then to pixels.
     x = ((2 * np.arange(side) + 1) / side - 1).reshape(1, 1, side)
     y = x.reshape(1, side, 1)
     size, slant, right, down = (v[:, None, None] for v in (hand["size"], slant, right, down))
@@ -201,14 +201,14 @@ def _written(
     row = ((size * y + down + 1) * side - 1) / 2
     small = originals.shape[-1]
     place = (np.arange(side) + 0.5) * small / side - 0.5
-    place = place.clip(0, small - 1)  # edges go on outwards
+    place = place.clip(0, small - 1)  # border pixels extend outwards
     moved = _bilinear(_bilinear(originals / 16, place[:, None], place), row, column)
     ink = np.power(moved.clip(0, 1), hand["width"][:, None, None]) * hand["pressure"][:, None, None]
     return np.round(ink * 255).astype(np.uint8)
 
 
 def _bilinear(images: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """What images ``[N, s, s]`` have at fractional pixels, which broadcast to ``[N, h, w]``; 0
+    """The values of images ``[N, s, s]`` at fractional pixels, broadcast to ``[N, h, w]``, and 0
     outside."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     last = padded.shape[-1] - 1

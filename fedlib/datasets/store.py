@@ -1,6 +1,6 @@
 """The folder of prepared data: ``<data root>/prepared/<name>/`` with ``.npy`` files and a card.
 
-A data set appears there whole or not at all: it is written in a folder aside and then renamed.
+A data set appears there whole or not at all: it is written in a separate folder and then renamed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Root = str | os.PathLike[str] | None
 
 
 class _Card(BaseModel):
-    """The part of a card that is read later, whatever else is in it."""
+    """The part of a card that is read later. Other fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     format: Literal[1]
     name: str
     kind: Literal["arrays", "text", "posts"]
-    arrays: dict[str, Any]  # of which the fingerprint is
+    arrays: dict[str, Any]  # the fingerprint is taken of these
     fingerprint: str
     source: str
     title: str = ""
@@ -45,9 +45,9 @@ class _Card(BaseModel):
 
 
 def prepared_folder(name: str, data_root: Root = None) -> Path:
-    """Where ``name`` is or would be. Error if the name is not one a data set may have."""
+    """The folder of ``name``, which may not exist yet. Error if a data set cannot have the name."""
     if not isinstance(name, str) or not re.fullmatch(NAME, name):
-        raise Error(f"{name!r} cannot name a data set; allowed: 1 to 64 of a-z, 0-9, '_' and '-'")
+        raise Error(f"{name!r} cannot name a data set (allowed: 1 to 64 of a-z, 0-9, '_' and '-')")
     folder = paths.data_root(data_root) / "prepared" / name
     if not folder.exists():
         files.recover(folder.parent)
@@ -83,18 +83,18 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
         right = fingerprint(card["arrays"], card.get("classes"))
         if (card["name"], card["fingerprint"]) == (name, right):
             return card
-        what = "was altered: its name or fingerprint does not fit"
+        what = "was altered: its name or fingerprint does not match"
     known = next(iter(editions(name)), "")
     preparing = f"'fedlib data prepare {known} --overwrite' or " if known else ""
-    again = f"make it again with {preparing}'fedlib data import {name} FILE --overwrite'"
-    raise Error(f"{folder / CARD} {what}; {again}")
+    again = f"Make it again with {preparing}'fedlib data import {name} FILE --overwrite'"
+    raise Error(f"{folder / CARD} {what}. {again}")
 
 
 def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.ndarray]:
     """All arrays of a card, memory-mapped and read-only.
 
     Raises:
-        Error: an array is missing, unreadable, or not of the card's dtype and shape.
+        Error: an array is missing, unreadable, or does not match the card's dtype and shape.
     """
     folder = prepared_folder(card["name"], data_root)
     arrays = {}
@@ -104,7 +104,7 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError:
             raise Error(f"{what} is missing: {path}") from None
-        except Exception as error:  # its bytes may say anything
+        except Exception as error:  # a damaged file can raise anything
             why = f"{path} cannot be read: {first_line(error)}"
             raise Error(f"{what} was altered, {why}") from None
         if array.dtype.str != expected["dtype"] or list(array.shape) != expected["shape"]:
@@ -117,7 +117,7 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
 
 @checked
 def verify(name: str, data_root: Root = None) -> dict[str, Any]:
-    """Read every array of a prepared data set again and compare it with the card.
+    """Read every array of a prepared data set and compare it with the card.
 
     Returns:
         The card.
@@ -137,17 +137,17 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
 
 
 def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> Path:
-    """The folder of a data set to be. Error if it exists and may not be replaced."""
+    """The folder of a new data set. Error if it exists and may not be replaced."""
     target = prepared_folder(name, data_root)
     if target.exists() and not overwrite:
         where = f"data set {name!r} exists already in {target.parent}"
-        raise Error(f"{where}; replace it with overwrite=True, or --overwrite")
+        raise Error(f"{where}: replace it with overwrite=True, or --overwrite")
     return target
 
 
 @contextmanager
 def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Iterator[Path]:
-    """A folder aside to write a data set in. It becomes ``prepared/<name>`` when the block ends.
+    """A temporary folder to write a data set in. It becomes ``prepared/<name>`` at the end.
 
     If the block raises, nothing is left behind, and a data set of that name stays as it was.
 
@@ -163,7 +163,7 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
-    """Complete ``card`` with format, date, what the folder's arrays are, and the fingerprint.
+    """Complete ``card`` with format, date, description of the arrays, and fingerprint.
 
     Returns:
         The whole card, which is written to the folder.

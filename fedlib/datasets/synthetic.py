@@ -1,4 +1,4 @@
-"""LEAF's synthetic federated classification data, exact everywhere: nothing has to be downloaded.
+"""LEAF's synthetic federated classification data, exact and without a download.
 
 Source: Caldas et al. (2018), "LEAF: A Benchmark for Federated Settings", and the public generator
 of that project. AdaFedAdam's Synthetic task is 100 clients, 10 classes and 60 dimensions of it.
@@ -20,7 +20,7 @@ def leaf_synthetic(
 
     A client has ``min(floor(lognormal(3, 2)) + 5, 1000)`` examples. Its inputs are normal around
     its own mean with variance ``j ** -1.2`` in coordinate ``j``, and its labels are the arg max of
-    a linear model with bias. The models of all clients are near each other. The defaults give
+    a linear model with bias. The models of all clients are close to each other. The defaults give
     10,376 examples and a median of 23 per client.
 
     The calls follow LEAF's order on NumPy's legacy generator, seeded a second time after the sizes
@@ -29,8 +29,8 @@ def leaf_synthetic(
     Args:
         clients: number of clients.
         classes: number of labels.
-        dimension: of an input, without the bias (which LEAF uses for the labels and then removes).
-        seed: of the legacy generator. LEAF's default is 931231.
+        dimension: size of an input, without the bias (LEAF uses it for labels and then removes it).
+        seed: seed of the legacy generator. LEAF's default is 931231.
 
     Returns:
         Inputs, float32 ``[n_i, dimension]`` per client, and labels, int64 ``[n_i]`` per client.
@@ -50,8 +50,8 @@ def leaf_synthetic(
     random = np.random.RandomState(seed)
     side = 1  # length of the side information: LEAF's number of clusters
     q = random.normal(0.0, 1.0, size=(dimension + 1, classes, side))
-    # LEAF calls multivariate_normal, which decomposes the same covariance for every client; this is
-    # what it does, to the bit, with one decomposition.
+    # LEAF calls multivariate_normal, which decomposes the same covariance for every client. This
+    # gives the same bits with one decomposition.
     _, variances, axes = np.linalg.svd(np.diag(np.arange(1, dimension + 1) ** -1.2))
     scaled_axes = np.sqrt(variances)[:, None] * axes
     cluster_mean = random.normal(random.normal(0.0, 1.0), 1.0, size=side)

@@ -20,15 +20,15 @@ SHAKESPEARE_CHARACTERS = (
 )
 PAD, OOV, BOS, EOS = 0, 87, 88, 89
 CHARACTERS = 90  # the size of the whole vocabulary
-_TOKENS = np.full(256, OOV, dtype=np.uint8)  # of each byte
+_TOKENS = np.full(256, OOV, dtype=np.uint8)  # the token of each byte
 _TOKENS[list(SHAKESPEARE_CHARACTERS.encode())] = np.arange(1, OOV)
 SEQUENCE = 80  # characters that a model reads at once
-SPECIAL = 4  # numbers of words that are none: padding, unknown, start and end
+SPECIAL = 4  # special numbers: padding, unknown, start and end
 
 _TWEET = re.compile(r"[\w']+|[.,!?;]")
 # Words keep inner apostrophes, hyphens, dots and plus signs (don't, e-mail, os.path, c++).
 _POST = re.compile(r"[a-z0-9_]+(?:['’.\-][a-z0-9_]+|\+\+|#)*|[.,!?;:()\"]")
-# The same for letters of all scripts. Those written without spaces are words of their own.
+# The same for letters of all scripts. In scripts without spaces each letter is a word.
 _ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _MARKS = "\u0080-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u060c\u061b\u061f\u06d4\u0964\u0965"
 _MARKS += "\u2000-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff20"
@@ -45,9 +45,9 @@ def shakespeare_chunks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Snippets as rows of ``length + 1`` tokens: row ``c`` is input ``c[:-1]``, target ``c[1:]``.
 
-    Each snippet by itself gets a start and an end token, is padded to a multiple of ``length + 1``
-    and cut. The step from the last token of a row to the first of the next is lost (one in 81), as
-    in FedOpt's public code.
+    Each snippet separately gets a start and an end token, is padded to a multiple of ``length + 1``
+    and split. The step from the last token of a row to the first of the next is lost (one in 81),
+    as in FedOpt's public code.
 
     Args:
         text: uint8 ``[bytes]``, all snippets in UTF-8 one after the other.
@@ -55,7 +55,7 @@ def shakespeare_chunks(
         length: tokens that a model reads at once. 80 in the paper.
 
     Returns:
-        uint8 ``[rows, length + 1]`` and int64 ``[snippets]``, how many rows each snippet has.
+        uint8 ``[rows, length + 1]``, and the number of rows of each snippet, int64 ``[snippets]``.
     """
     require(length >= 1, "length", length, "a whole number >= 1")
     sizes = np.diff(offsets)
@@ -86,8 +86,8 @@ def tweet_words(text: str) -> list[str]:
 def post_words(text: str) -> list[str]:
     r"""Words and punctuation marks of a post or a docstring, in lower case.
 
-    Lower case, and marks as words of their own, as in the federated Stack Overflow files, whose
-    tokens are ready-made. Letters beyond ASCII do not occur there and separate words here.
+    They are lower case, and marks are separate words, as in the federated Stack Overflow files,
+    which are already tokenized. Letters beyond ASCII do not occur there and separate words here.
 
         >>> post_words("Don't use os.path; see C++ (or C#)!")
         ["don't", 'use', 'os.path', ';', 'see', 'c++', '(', 'or', 'c#', ')', '!']
@@ -96,7 +96,7 @@ def post_words(text: str) -> list[str]:
 
 
 def any_words(text: str) -> list[str]:
-    """Like :func:`post_words`, but of all scripts. The letters of some (Chinese, Thai) one by one.
+    """Like :func:`post_words`, but for all scripts. In some (Chinese, Thai) each letter is a word.
 
     >>> any_words("Très bien! Очень хорошо, 很好")
     ['très', 'bien', '!', 'очень', 'хорошо', ',', '很', '好']
@@ -105,7 +105,7 @@ def any_words(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """A post's sentences: cut after ``. ! ?`` before white space, and at blank lines.
+    """A post's sentences, split after ``. ! ?`` before white space, and at blank lines.
 
     >>> sentences("One. Two! e.g.this stays  Three")
     ['One.', 'Two!', 'e.g.this stays  Three']
@@ -130,8 +130,8 @@ def word_rows(
 
     Args:
         texts: words of each text.
-        numbers: of the known words.
-        length: of a row.
+        numbers: numbers of the known words.
+        length: length of a row.
         unknown: number of all other words.
 
     >>> word_rows([["a", "b", "c"], ["x"], []], {"a": 1, "b": 2}, length=2, unknown=9).tolist()
@@ -158,12 +158,12 @@ def tokenized(
 
     Args:
         train, test: texts.
-        size: of the vocabulary, the four special numbers included.
-        length: of a row, 3 or more. Texts are truncated or padded at the end.
-        split: a text's words.
+        size: size of the vocabulary, including the four special numbers.
+        length: length of a row, 3 or more. Texts are truncated or padded at the end.
+        split: splits a text into words.
 
     Returns:
-        int32 ``[texts, length]`` of both, and how many numbers there are.
+        int32 ``[texts, length]`` for both, and the number of word numbers.
     """
     require(size > SPECIAL, "words", size, f"a whole number > {SPECIAL}")
     words = most_frequent((word for text in train for word in split(text)), size - SPECIAL)
@@ -185,12 +185,12 @@ def pretrained_rows(
     """int32 ``[texts, length]`` by a published tokenizer, truncated or padded at the end.
 
     Args:
-        texts: what to encode.
+        texts: the texts to encode.
         length: 512 tokens in the Delta-SGD code.
-        name: of the tokenizer for ``transformers.AutoTokenizer``, or a folder that holds it.
+        name: name of the tokenizer for ``transformers.AutoTokenizer``, or its folder.
 
     Raises:
-        Error: transformers is not installed, or the tokenizer cannot be had.
+        Error: transformers is not installed, or the tokenizer is not available.
     """
     try:
         from transformers import AutoTokenizer
@@ -219,11 +219,12 @@ def read_glove(
         words: which to keep (a set is fastest). Default: all.
 
     Returns:
-        the words in file order and float32 ``[words, dimensions]``. Of a word that stands there
-        twice the first vector counts.
+        The words in file order and float32 ``[words, dimensions]``. If a word occurs twice, its
+        first vector counts.
 
     Raises:
-        Error: no such file, or a line that is not a word and as many finite numbers as line 1 has.
+        Error: the file does not exist, or a line is not a word and as many finite numbers as in
+            line 1.
     """
     path = Path(path)
     kept: dict[str, np.ndarray] = {}
@@ -249,6 +250,6 @@ def read_glove(
     except OSError as error:
         raise Error(f"word vectors {path} cannot be read: {error.strerror}") from None
     if not dimensions:
-        raise Error(f"{path.name} is empty; needed: lines of a word and its numbers")
+        raise Error(f"{path.name} is empty: it needs lines of a word and its numbers")
     matrix = np.array(list(kept.values()), dtype=np.float32).reshape(len(kept), dimensions)
     return list(kept), matrix

@@ -1,9 +1,9 @@
 """Offline stand-ins for texts: docstrings of Python's standard library, and two generated sets.
 
-The docstrings are those of Python 3.11.7, frozen in ``docstrings.json.xz``: of every set the part
-that the quick presets use. A module is a client: its authors have a vocabulary and a style of their
-own, so the split among clients is a natural one. Numbers from them must not be compared with a
-paper's. How hard the generated sets are is known: :func:`rare_words` and :func:`word_chains`.
+The docstrings are those of Python 3.11.7, frozen in ``docstrings.json.xz``, with the part of every
+set that the quick presets use. A module is a client: its authors have their own vocabulary and
+style, so the partition is natural. Never compare their numbers with a paper's. The difficulty of
+the generated sets is known, see :func:`rare_words` and :func:`word_chains`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def make(name: str) -> TextDataset:
     """The stand-in of a data set of texts. Every call gives the same texts.
 
     Args:
-        name: ``shakespeare``: paragraphs of docstrings, 60 modules as roles. ``sent140``: the first
-            paragraph of a function's docstring; label 1 if the function returns a value, which
-            half of them do. ``ag_news`` and ``dbpedia``: paragraphs, the label is the topic of
-            their module (4 and 14 topics), one client. ``rare_words`` and ``word_chains``: see the
-            functions.
+        name: ``shakespeare`` has paragraphs of docstrings, with 60 modules as roles. ``sent140``
+            has the first paragraph of a function's docstring, with label 1 if the function returns
+            a value (half of them do). ``ag_news`` and ``dbpedia`` have paragraphs of one client,
+            with the topic of their module as label (4 and 14 topics). ``rare_words`` and
+            ``word_chains`` are described in the functions.
     """
     generated = {"rare_words": rare_words, "word_chains": word_chains}
     texts, classes = (_split(generated[name]()), None) if name in generated else _docstrings(name)
@@ -57,7 +57,7 @@ def _docstrings(name: str) -> tuple[list[npy.Text], tuple[str, ...] | None]:
 
 
 def _split(rows: Iterable[_Row]) -> Iterator[npy.Text]:
-    """Every fifth text of a client is for testing, and no text is there twice."""
+    """Every fifth text of a client is for testing, and no text occurs twice."""
     distinct: dict[str, _Row] = {}
     for row in rows:
         distinct.setdefault(row[1], row)
@@ -67,24 +67,24 @@ def _split(rows: Iterable[_Row]) -> Iterator[npy.Text]:
         yield "test" if seen[client] % 5 == 0 else "train", client, text.encode(), tags
 
 
-# The generated posts: users and their posts; topics, words of a topic, common words.
+# Numbers in the generated posts: users and their posts, topics, words of a topic, common words.
 USERS, POSTS = 200, 15
 TOPIC_TAGS, OWN_WORDS, COMMON_WORDS = 40, 4, 20
-_OWN_TOPICS = 5  # of a user
-_AT_HOME = 0.5  # the share of a user's posts that are about these
-_HINTED = 0.9  # how often a post has a word of its topic
+_OWN_TOPICS = 5  # topics of a user
+_AT_HOME = 0.5  # the share of a user's posts about these topics
+_HINTED = 0.9  # the probability that a post has a word of its topic
 _LONG = 8  # words of a post
 
 
 def rare_words() -> Iterator[_Row]:
-    """Posts whose tags hang on rare words, as generated: how hard they are is known.
+    """Posts whose tags depend on rare words. As they are generated, their difficulty is known.
 
-    40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all). A user
-    writes half of the posts about five of them. A post has one topic or, as often, two,
-    which are its tags. For each of them it holds, with probability 0.9, one of the four words that
-    no other topic has, and the rest of its eight words are common ones (30, the k-th as frequent as
-    1 / k), which tell nothing. So a topic's word occurs in 0.7 % of the posts, a common one in 10
-    to 80 %. Who knows the words finds nine of ten tags and guesses the others.
+    There are 40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all).
+    A user writes half of the posts about five of them. A post has one or two topics, equally often,
+    which are its tags. For each topic it has, with probability 0.9, one of the four words that no
+    other topic has. The rest of its eight words are common words (30, the k-th as frequent as
+    1 / k), which are not informative. So a topic's word occurs in 0.7 % of the posts, a common word
+    in 10 to 80 %. A model that knows the words finds nine of ten tags and guesses the others.
     """
     random = numpy_generator(0, "stand-in rare_words")
     topics = np.arange(1, TOPIC_TAGS + 1) ** -0.5
@@ -108,20 +108,20 @@ def rare_words() -> Iterator[_Row]:
             yield f"user {user}", "\n" + " ".join(words), tags
 
 
-# The generated chains: speakers and their sentences, words and how many of a sentence.
+# Numbers in the generated chains: speakers and their sentences, words, and words of a sentence.
 SPEAKERS, SENTENCES, CHAIN_WORDS, CHAIN_LENGTH = 200, 10, 120, 20
-_FOLLOWS = 0.6  # how often a word is followed by its successor
-_OWN_WORDS = 12  # of a speaker, who takes half of the other words from them
+_FOLLOWS = 0.6  # the probability that a word's successor follows it
+_OWN_WORDS = 12  # words of a speaker, who takes half of the other words from them
 
 
 def word_chains() -> Iterator[_Row]:
-    """Sentences whose words foretell the next ones, as generated: how hard they are is known.
+    """Sentences whose words predict the next. As they are generated, their difficulty is known.
 
-    Of 120 words the k-th is drawn as often as 1 / k. Each has a successor among its three
-    neighbours in frequency, which follows it with probability 0.6; else the next word is drawn
-    anew, half of the time from twelve words of the speaker's own. Who knows all successors is right
-    in six of ten cases; who knows the commonest word only, in one of eleven. The rarer half of the
-    words makes up a seventh of the text.
+    The k-th of 120 words is drawn as often as 1 / k. Each word has a successor among its three
+    neighbours in frequency, which follows it with probability 0.6. Otherwise the next word is drawn
+    anew, half of the time from twelve words of the speaker. A model that knows all successors is
+    right in six of ten cases, and one that knows only the most common word in one of eleven. The
+    rarer half of the words is a seventh of the text.
     """
     random = numpy_generator(0, "stand-in word_chains")
     share = 1 / np.arange(1, CHAIN_WORDS + 1)

@@ -1,12 +1,11 @@
-"""Readers of official files, and what is made of each data set.
+"""Readers of official files, and the arrays of each data set.
 
-A writer is given the files by their names, whose SHA-256 is right, the folder where the ``.npy``
-files go and whether to show a progress bar. It returns the part of the card that the files
-determine.
+A writer gets the files by their names, with checked SHA-256, the folder for the ``.npy`` files and
+whether to show a progress bar. It returns the part of the card that the files determine.
 
-TensorFlow Federated's files are HDF5: ``/examples/<client id>/<feature>``, the examples first.
-Clients come in the order of their sorted ids, which is the order that TFF samples from, and a
-client's examples in the order of the file.
+TensorFlow Federated's files are HDF5: ``/examples/<client id>/<feature>``, with the examples first.
+Clients are in the order of their sorted ids, in which TFF samples them, and a client's examples in
+the order of the file.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from fedlib.datasets.posts import TAGS, WORDS
 from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 
-_SEED = 0  # of splits made here: a prepared data set is one fixed data set
-MIN_TWEETS, TRAIN_FRACTION = 30, 0.8  # of Sent140's users
+_SEED = 0  # seed of splits made here, as a prepared data set is one fixed data set
+MIN_TWEETS, TRAIN_FRACTION = 30, 0.8  # for Sent140's users
 Files = Mapping[str, Path]
 Writer = Callable[..., dict[str, Any]]
 _PIECE = 4096
 
 
 def _whole(values: np.ndarray, limit: int, where: str) -> np.ndarray:
-    """Whole numbers k from 0 to ``limit - 1``; of pixels ``k / 255`` but for float32's rounding."""
+    """Integers k from 0 to ``limit - 1``. Pixels are ``k / 255`` up to float32's rounding."""
     if values.dtype.kind == "f":
         levels = np.rint(values * 255)
         if not (np.abs(values * 255 - levels) < 0.01).all():
@@ -49,7 +48,7 @@ def _whole(values: np.ndarray, limit: int, where: str) -> np.ndarray:
         values = levels
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < limit:
         what = f"{where}: values from {values.min()} to {values.max()}"
-        raise Error(f"{what}; allowed: 0 to {limit - 1}")
+        raise Error(f"{what} (allowed: 0 to {limit - 1})")
     return values.astype(np.int64)
 
 
@@ -62,8 +61,9 @@ def write_idx(
     """A data set in MNIST's format.
 
     Args:
-        name: of the data set. EMNIST's images are stored column by column.
-        pattern: of the files' names, with the fields ``split`` (``train`` or ``test``), ``kind``.
+        name: name of the data set. EMNIST's images are stored column by column.
+        pattern: pattern of the files' names, with the fields ``split`` (``train`` or ``test``) and
+            ``kind``.
         files, folder, progress: as for every writer.
     """
     known, arrays = CATALOGUE[name], {}
@@ -99,14 +99,14 @@ def write_cifar(
 ) -> dict[str, Any]:
     """CIFAR's binary version, in the order of its files.
 
-    A record is its labels (CIFAR-10: one byte; CIFAR-100: coarse, fine), then 1024 red, 1024 green
+    A record is its labels (CIFAR-10: one byte, CIFAR-100: coarse, fine), then 1024 red, 1024 green
     and 1024 blue bytes, each row by row. Torchvision reads the pickled version only, without the
     coarse labels.
 
     Args:
-        name: of the data set.
+        name: name of the data set.
         parts: files of each split.
-        labels: how many there are of each kind of label, in the order of the bytes.
+        labels: number of labels of each kind, in the order of the bytes.
         names: for the card's entries of names, their file.
         files, folder, progress: as for every writer.
     """
@@ -138,8 +138,8 @@ def write_news(
 ) -> dict[str, Any]:
     """Zhang, Zhao and LeCun's csv files: label from 1, title, text.
 
-    A text is its title, a space and what follows, or what follows alone. There are no authors: one
-    client named ``all`` holds everything.
+    A text is its title, a space and the rest, or the rest alone. There are no authors: one client
+    named ``all`` holds everything.
     """
     known = CATALOGUE[name]
     allowed = [str(label) for label in range(1, (known.class_count or 0) + 1)]
@@ -154,11 +154,11 @@ def write_news(
 
 
 def write_sent140(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
-    """Sent140's training file by user. The hand-labelled test file has no users in it and is left.
+    """Sent140's training file by user. The hand-labelled test file has no users and is left out.
 
     Every user with at least 30 tweets is a client. As in LEAF, a random 80 % of a client's tweets,
-    rounded down, trains. The draw is keyed by the user's name. Clients come in the order of their
-    names, tweets in the order of the file, which is all negative ones first.
+    rounded down, trains. The draw is keyed by the user's name. Clients are in the order of their
+    names, tweets in the order of the file, which has all negative ones first.
 
     Args:
         files: ``training.1600000.processed.noemoticon.csv`` (Latin-1: polarity 0 or 4, id, date,
@@ -169,7 +169,7 @@ def write_sent140(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
     sizes = Counter(row[4] for row in _csv_rows(path, "latin-1", progress))
     users = sorted(user for user, size in sizes.items() if size >= MIN_TWEETS)
     if not users:
-        raise Error(f"no user has {MIN_TWEETS} tweets; the most are {max(sizes.values())}")
+        raise Error(f"no user has {MIN_TWEETS} tweets: the most are {max(sizes.values())}")
     by_user: dict[str, list[tuple[int, str]]] = {user: [] for user in users}
     for polarity, _, _, _, user, text in _csv_rows(path, "latin-1", progress):
         if user in by_user:
@@ -177,7 +177,7 @@ def write_sent140(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
 
     def texts() -> Iterator[npy.Text]:
         for user, rows in by_user.items():
-            # The small term keeps 0.8 * 35 at 28 whatever the rounding.
+            # The small term keeps 0.8 * 35 at 28 under any rounding.
             train = math.floor(TRAIN_FRACTION * len(rows) + 1e-9)
             order = numpy_generator(_SEED, f"sent140 split of {user}").permutation(len(rows))
             for split, places in (("train", order[:train]), ("test", order[train:])):
@@ -211,9 +211,9 @@ def read_clients(path: Path) -> list[str]:
 def read_pieces(
     path: Path, features: Sequence[str], progress: bool = False
 ) -> Iterator[tuple[Any, ...]]:
-    """(client, values of each feature), client by client: numbers as they are stored, or bytes.
+    """(client, values of each feature), client by client: numbers as stored, or bytes.
 
-    A client with many examples comes in several pieces, one without examples in one empty piece.
+    A client with many examples has several pieces, a client without examples has one empty piece.
     The progress bar counts clients.
     """
     with h5py.File(path, "r") as file:
@@ -233,17 +233,17 @@ def write_images(
     folder: Path,
     progress: bool,
 ) -> dict[str, Any]:
-    """Federated EMNIST, whose writers are matched between the splits by their ids, and CIFAR-100.
+    """Federated EMNIST, with writers matched between the splits by their ids, and CIFAR-100.
 
     EMNIST's pixels, ``k / 255`` in the files, are stored as k. Their polarity is kept: paper is 1
     there. CIFAR-100 has 500 training and 100 other test clients of 100 images each. Both splits
-    call theirs ``0``, ``1``, .... A test client's name here is ``test/`` and its id.
+    name their clients ``0``, ``1``, .... A test client's name here is ``test/`` and its id.
 
     Args:
-        name: of the data set.
-        columns: of each array the feature, and a number that its values are below. ``x`` are the
-            images.
-        prefix: what a test client's name begins with.
+        name: name of the data set.
+        columns: for each array the feature, and an upper bound that its values are below. ``x`` is
+            the images.
+        prefix: prefix of a test client's name.
         files, folder, progress: as for every writer.
     """
     splits, prefixes = _by_split(files), {"train": "", "test": prefix}
@@ -283,13 +283,13 @@ def write_stackoverflow(files: Files, folder: Path, progress: bool) -> dict[str,
     """Stack Overflow as :class:`fedlib.datasets.posts.Posts`. No task uses its held-out users.
 
     The vocabularies are the 10,000 first words and the 500 most frequent tags of TFF's own counts
-    (FedOpt section 4 and its public code). Memory is bounded by the largest client's ids: texts
-    are read and encoded some thousands at a time.
+    (FedOpt section 4 and its public code). Texts are read and encoded some thousands at a time, so
+    the largest client's ids bound the memory.
     """
     with open(files["stackoverflow.word_count"], encoding="utf-8") as lines:
         words = [line.split()[0] for line in itertools.islice(lines, WORDS)]
     counted = json.loads(files["stackoverflow.tag_count"].read_text(encoding="utf-8"))
-    tags = [tag for tag, _ in Counter(counted).most_common(TAGS)]  # of equal ones the file's order
+    tags = [tag for tag, _ in Counter(counted).most_common(TAGS)]  # ties in the file's order
     counts: dict[str, int] = {}
     for split, path in _by_split(files).items():
         pieces = read_pieces(path, ["tokens", "title", "tags"], progress)
@@ -300,7 +300,7 @@ def write_stackoverflow(files: Files, folder: Path, progress: bool) -> dict[str,
 
 _MNIST = "{split}-{kind}-ubyte.gz"
 
-# What is given are the files by their names (archives unpacked), as in SOURCES.
+# The files by their names (archives unpacked), as in SOURCES.
 WRITERS: dict[str, Writer] = {
     "mnist": partial(write_idx, "mnist", _MNIST),
     "fashion_mnist": partial(write_idx, "fashion_mnist", _MNIST),

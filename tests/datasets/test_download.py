@@ -79,7 +79,7 @@ def test_every_address_that_fails_is_named_and_one_that_works_is_asked_once(
         silent.listen()  # It never answers.
         wrong = f"SHA-256 {hashlib.sha256(OTHER).hexdigest()}, expected"
         reasons = ("broke after 120,000 of 500,000 bytes", wrong, "404", "refused", "timed")
-        named = "; ".join(f"{url}: .*{why}.*" for url, why in zip(urls, reasons, strict=True))
+        named = ", ".join(f"{url}: .*{why}.*" for url, why in zip(urls, reasons, strict=True))
         with pytest.raises(Failure, match=f"cannot download {named}: nothing was prepared.*--from"):
             fetch(raw, *urls)
         assert not any(path.is_file() for path in raw.rglob("*"))
@@ -87,7 +87,7 @@ def test_every_address_that_fails_is_named_and_one_that_works_is_asked_once(
     assert path == raw / "own" / "data.bin" and path.read_bytes() == CONTENT
     assert [*path.parent.iterdir()] == [path] == [fetch(raw, urls[0])]  # which would fail
     path.write_bytes(OTHER)
-    with pytest.raises(Failure, match=r"has SHA-256 .*: nothing was prepared; remove it"):
+    with pytest.raises(Failure, match=r"has SHA-256 .*: nothing was prepared\. Remove it"):
         fetch(raw, right)
 
 

@@ -87,20 +87,20 @@ def test_words_are_numbered_and_other_names_of_arrays_are_known(tmp_path):
         np.savez(tmp_path / "other.npz", **arrays)
         assert holds(loaded(tmp_path / "other.npz")[1], **GOOD)
     np.savez(tmp_path / "other.npz", **med, val_images=IMAGES)
-    not_imported("'val_images' is neither; .* rename: train_x", tmp_path / "other.npz")
+    not_imported("'val_images' is in neither split: .* rename: train_x", tmp_path / "other.npz")
 
 
 REFUSED = [
     ({"test_y": None}, "lacks test_y"),
     ({"train_y": np.array([0, 1])}, "train_y has 2 entries, but train_x has 6"),
-    ({"train_x": IMAGES[:, 0, 0]}, r"train_x has shape \(6,\); needed: examples, then"),
-    ({"train_y": IMAGES}, r"train_y has shape \(6, 3, 2\); needed: one label .*masks.*recipes.md"),
+    ({"train_x": IMAGES[:, 0, 0]}, r"train_x has shape \(6,\), but needs examples, then"),
+    ({"train_y": IMAGES}, r"train_y has shape \(6, 3, 2\), .* one label .*masks.*recipes.md"),
     ({"train_y": np.array([None] * 6)}, r"'train_y' .* holds Python objects.*array.astype\(str\)"),
     ({"train_x": np.full((6, 3, 2), np.nan), "test_x": np.zeros((4, 3, 2))}, "train_x has values"),
     ({"train_x": np.ones((6, 3, 2)), "test_x": np.full((4, 3, 2), 1e300)}, "test_x has values"),
-    ({"train_y": np.array([0, 1, 2, 0, 1, -2])}, "train_y has integers from -2 to 2; allowed: 0 "),
-    ({"train_y": np.array([0.0, 1, 2, 0, 1, 2])}, "train_y is float64; needed: integers"),
-    ({"train_coarse": np.array([*"ababab"])}, "train_coarse is <U1; needed: integers$"),
+    ({"train_y": np.array([0, 1, 2, 0, 1, -2])}, "train_y has integers from -2 to 2 .allowed: 0 "),
+    ({"train_y": np.array([0.0, 1, 2, 0, 1, 2])}, "train_y is float64, but needs integers"),
+    ({"train_coarse": np.array([*"ababab"])}, "train_coarse is <U1, but needs integers$"),
     ({"train_y": np.full(6, 2**63, dtype=np.uint64)}, "integers from 9223372036854775808 to"),
     ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"train_x, but uint8 \(2, 3\)"),
     ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
@@ -164,7 +164,7 @@ def test_names_and_files_that_do_not_go_together_are_refused(tmp_path):
     not_imported("classes has 3 names, but MNIST has 10 labels", path, "mnist")
     not_imported("there is no file", tmp_path / "no.npz")
     (tmp_path / "no.npz").touch()  # damaged otherwise: tests/faults/test_damaged.py
-    not_imported(r"not a \.npz file, or is cut off", tmp_path / "no.npz")
+    not_imported(r"not a \.npz file, or is truncated", tmp_path / "no.npz")
     for name in ("own.csv", "OWN.TSV.GZ", "own.parquet", "own.xlsx", "own"):
         (tmp_path / name).touch()
         not_imported(r"read_csv.*fedlib\.table_task: see docs/guide/recipes\.md", tmp_path / name)
@@ -205,7 +205,7 @@ def test_texts_come_back_with_labels(tmp_path, ascii_only):
     assert found == [tuple(r[key] for key in ("client", "split", "text", "label")) for r in rows]
     assert card["counts"] == {"train": 2, "test": 2, "train_clients": 2, "test_clients": 2}
     refused("have no tags", data.tags, "train", 0)
-    refused("there is no text 2", data.text, "train", 2)
+    refused("and no text 2", data.text, "train", 2)
     refused("the dev texts of 'own' have no text", data.text, "dev", 0)
 
 
@@ -241,9 +241,9 @@ BAD_LINES = [
     (row(client=None), "line 2: client: Field required"),
     (row(text=7), "line 2: text: Input should be a valid string, not 7"),
     (row(split="valid"), "line 2: split: Input should be 'train' or 'test', not 'valid'"),
-    (row(label=-1), "line 2: label is -1; allowed: a whole number >= 0, or a word"),
-    (row(label=True), "line 2: label is True; allowed"),
-    (row(label=2**63), "line 2: label is 9223372036854775808; allowed"),
+    (row(label=-1), "line 2: label is -1 .allowed: a whole number >= 0, or a word"),
+    (row(label=True), "line 2: label is True .allowed"),
+    (row(label=2**63), "line 2: label is 9223372036854775808 .allowed"),
     (row(label="a"), "line 2: has a word as label, but the lines before have label"),
     (row(tags=["a"]), "line 2: has both label and tags"),
     (row(label=None, tags="a"), "line 2: tags: Input should be a valid array"),
@@ -307,7 +307,7 @@ def test_leafs_writers_and_plays(tmp_path):
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        ([["a", "b"], ["c"]], [1, 2], "neither texts nor numbers: .*; of rows of words, .* the te"),
+        ([["a", "b"], ["c"]], [1, 2], "neither texts nor numbers: .* For rows of words, .* the te"),
         ([[1], [2, 3]], [1, 2], "neither texts nor numbers"),
         ([[1], [2], [3]], [1, 2], "train/all_data_0.json is not as LEAF writes it"),
         ([[1], [2]], [1, -2], "integers from -2 to 1"),

@@ -292,7 +292,7 @@ TWO, TEN = idx(np.zeros((2, 28, 28))), idx(np.array([1, 10, 2]))
     [
         ("mnist", {IMAGES: b"no gzip"}, "files of 'mnist' are not as"),
         ("mnist", {IMAGES: TWO}, r"mnist: images are \(2, 28, 28\), and there are 3 labels"),
-        ("mnist", {LABELS: TEN}, f"{LABELS}: values from 1 to 10; allowed: 0 to 9"),
+        ("mnist", {LABELS: TEN}, f"{LABELS}: values from 1 to 10 .allowed: 0 to 9"),
         ("cifar10", {"data_batch_3.bin": None}, "there is no data_batch_3"),
         ("cifar10", {"test_batch.bin": b"\n" + bytes(3072)}, "test, y: values from 10 to 10"),
         ("cifar10", {"test_batch.bin": bytes(3072)}, "'cifar10' are not as fedlib .* ValueError"),

@@ -482,7 +482,7 @@ def test_files_that_are_others_or_missing_are_refused(upstream, tmp_path):
     for wrong in (whole + b"0", whole[:-1]):
         (images / first).write_bytes(wrong)
         refused(
-            "are not the 24 of the commit cfa313def3eb.*nothing was prepared; remove it, it comes"
+            "are not the 24 of the commit cfa313def3eb.*nothing was prepared. Remove it, it comes"
         )
     (images / first).write_bytes(whole)
     table = next(tables.iterdir())
@@ -490,7 +490,7 @@ def test_files_that_are_others_or_missing_are_refused(upstream, tmp_path):
     table.write_bytes(whole[:-1])
     refused(f"{table.name} in .* has SHA-256 .*, expected .*: nothing was prepared")
     table.unlink()
-    refused(f"there is no {table.name} in .*; it comes from https://raw.*")
+    refused(f"there is no {table.name} in .*: it comes from https://raw.*")
     table.write_bytes(whole)
     images.rename(folder / "elsewhere")
     (folder / "mnist_png.tar.gz").write_bytes(b"no archive")
@@ -504,7 +504,9 @@ def test_what_comes_out_otherwise_is_not_stored(upstream, tmp_path, monkeypatch)
     folder = upstream("mnist_writers", contents)
     wrong = replace(RECIPES["mnist_writers"], card="0" * 64)
     monkeypatch.setitem(RECIPES, "mnist_writers", wrong)
-    with pytest.raises(Failure, match=r"'mnist_writers' came out with fingerprint .* expected"):
+    with pytest.raises(
+        Failure, match=r"'mnist_writers' has the fingerprint .* published runs used"
+    ):
         prepared("mnist_writers", tmp_path / "root", folder)
     assert not datasets.prepared(tmp_path / "root")
 

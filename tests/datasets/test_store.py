@@ -40,7 +40,7 @@ def test_a_changed_card_is_noticed(root):
     card = json.loads(path.read_text())
     other = {**card, "classes": ["x"]}
     path.write_text(json.dumps(other))
-    refused("fingerprint does not fit", datasets.verify, "own", root)
+    refused("fingerprint does not match", datasets.verify, "own", root)
     path.unlink()
     message = r"card\.json cannot be read: No such file .* import own FILE"
     refused(message, datasets.load, "own", root)
@@ -49,7 +49,7 @@ def test_a_changed_card_is_noticed(root):
 ODD_CARDS = [(text, "Invalid JSON") for text in ("{", "", "\xff", "[" * 100_000)]
 ODD_CARDS += [(text, "should be an object") for text in ("[]", "null", "3", '"x"')]
 ODD_CARDS += [
-    ('{"format": 99}', "this version of fedlib: format: .*; make it again with 'fedlib data"),
+    ('{"format": 99}', r"this version of fedlib: format: .*\. Make it again with 'fedlib data"),
     ('{"format": 1}', "name: Field"),
 ]
 

@@ -168,7 +168,11 @@ def test_a_table_is_a_task():
         ({"age": None}, {}, "column 'age' has nothing in row 0: fill it"),
         ({"clinic": [None] * 90}, {}, "column 'clinic' has nothing in row 0"),
         ({"age": np.inf}, {}, "column 'age' has numbers that are not finite"),
-        ({"age": 2**60 + np.arange(90)}, {}, r"'age' has whole numbers from 2\*\*53, as ids have"),
+        (
+            {"age": 2**60 + np.arange(90)},
+            {},
+            r"'age' has whole numbers from 2\*\*53 on, as ids have",
+        ),
         ({"age": "young"}, {}, r"'age' is .*, but a feature is a number: .*pandas\.get_dummies"),
         ({"age": [[1, 2]] * 90}, {}, r"pandas\.DataFrame\(frame\['age'\]\.tolist\(\)\)"),
         ({"age": [{"bytes": b""}] * 90}, {}, r"of images, fedlib\.from_datasets"),
