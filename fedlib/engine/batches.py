@@ -25,14 +25,15 @@ from fedlib.task import Fixed, Task, Transform, identity
 
 @dataclass(frozen=True)
 class Layout:
-    """What of a plan follows from the clients' sizes and steps alone: all but the shuffling.
+    """The part of a :class:`Batching` that follows from the clients' sizes and steps alone.
+
+    Only the shuffling is left out.
 
     Attributes:
         active: clients that take part in each step, non-increasing.
         offsets: step s owns entries ``offsets[s]:offsets[s] + active[s]`` of the arrays ``[T]``.
         widths: the largest batch of each step; ragged: whether its batches differ in size.
-        counts: int64 ``[T]``, how many examples of each batch are real.
-        mask: bool ``[T, B]``, which those are, or None where every batch is full.
+        mask: bool ``[T, B]``, which examples are real, or None where every batch is full.
         row, step: int64 ``[T]``, whose batch it is (row), and which of its local steps.
         places: int64 ``[T, B]``, places in the concatenated passes of all clients.
         client, number: int64, for each pass its row and its number among the client's passes.
@@ -43,7 +44,6 @@ class Layout:
     offsets: list[int]
     widths: list[int]
     ragged: list[bool]
-    counts: Tensor
     mask: Tensor | None
     row: Tensor
     step: Tensor
@@ -55,7 +55,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Plan(Layout):
+class Batching(Layout):
     """The batches of M clients, sorted so that those who take most steps come first.
 
     In step s the first ``active[s]`` clients take part. Finished clients leave the program, so
@@ -113,7 +113,7 @@ def local_steps(
     return np.where(sizes > 0, given, 0)
 
 
-def make_plan(
+def make_batching(
     data: ClientData,
     clients: np.ndarray,
     steps: np.ndarray,
@@ -121,8 +121,8 @@ def make_plan(
     *,
     batch_size: int | None,
     shuffle: bool = True,
-) -> Plan:
-    """The plan of one round for the population numbers ``clients [M]``, of ``steps [M]`` each.
+) -> Batching:
+    """The batches of one round for the population numbers ``clients [M]``, of ``steps [M]`` each.
 
     Each pass over a client's data is a fresh permutation, cut into batches. The last may be short.
     The permutation is keyed by (seed, round, client, pass), so it does not depend on the other
@@ -137,7 +137,7 @@ def make_plan(
     batch = int(min(batch_size or sizes.max(initial=1), max(sizes.max(initial=1), 1)))
     layout = _layout(np.int64(sizes).tobytes(), np.int64(steps).tobytes(), batch)
     shuffled = _passes(data, clients, keys, layout, shuffle)
-    return Plan(
+    return Batching(
         **vars(layout),
         clients=clients,
         examples=sizes,
@@ -180,7 +180,6 @@ def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> Layout:
         offsets=offsets[:-1].tolist(),
         widths=widths.tolist(),
         ragged=ragged.tolist(),
-        counts=torch.from_numpy(counts),
         mask=None if bool(mask.all()) else torch.from_numpy(mask),
         row=torch.from_numpy(row),
         step=torch.from_numpy(step),
@@ -359,16 +358,16 @@ class Feed:
         steps = local_steps(sizes, config.batch_size, epochs, config.local_steps, cohort)
         return Round(number, config, cohort, steps)
 
-    def plan(self, clients: np.ndarray, round: Round) -> Plan:
+    def batching(self, clients: np.ndarray, round: Round) -> Batching:
         """The batches of ``clients`` in this round."""
         keys = client_keys(self.seeds["batches"], round.number, clients)
         steps = round.steps_of(clients)
-        return make_plan(self.data, clients, steps, keys, batch_size=round.config.batch_size)
+        return make_batching(self.data, clients, steps, keys, batch_size=round.config.batch_size)
 
-    def whole_plan(self, clients: np.ndarray) -> Plan:
+    def whole_batching(self, clients: np.ndarray) -> Batching:
         """All examples of ``clients`` once, in their own order."""
         keys, steps = torch.zeros(len(clients), dtype=torch.int64), self.whole_steps(clients)
-        return make_plan(self.data, clients, steps, keys, batch_size=WHOLE_BATCH, shuffle=False)
+        return make_batching(self.data, clients, steps, keys, batch_size=WHOLE_BATCH, shuffle=False)
 
     def whole_steps(self, clients: np.ndarray) -> np.ndarray:
         """The batches that all examples of each of ``clients [M]`` take."""
@@ -390,11 +389,11 @@ class Feed:
         x = self.x[index.to(self.x.device)]
         return transformed(self.transform, x, per_example, self.dtype, self.device)
 
-    def batches(self, plan: Plan, sent: Mapping[str, Tensor]) -> Iterator[Batch]:
+    def batches(self, batching: Batching, sent: Mapping[str, Tensor]) -> Iterator[Batch]:
         """The batches of each step in turn.
 
         Args:
-            sent: the plan's ``index``, ``mask`` and ``keys`` on the device, if there are any, and
+            sent: the ``index``, ``mask`` and ``keys`` on the device, if there are any, and
                 ``weights [T, B]``, what each example's loss counts. With keys there are
                 augmentation and dropout.
         """
@@ -403,52 +402,54 @@ class Feed:
         parts |= {name: sent[name] for name in ("keys", "mask") if name in sent}
         at_once = index.numel() * self.bytes_each <= GATHER_BYTES
         if reads(self.transform):
-            index = plan.index
+            index = batching.index
         if at_once:
             parts["x"] = self.inputs(index, keys)
         # Steps follow each other in all of these: one split per array instead of one slice a step.
-        columns = [part.split(plan.active) for part in parts.values()]
+        columns = [part.split(batching.active) for part in parts.values()]
         for step, arrays in enumerate(zip(*columns, strict=True)):
-            now, width = dict(zip(parts, arrays, strict=True)), plan.widths[step]
+            now, width = dict(zip(parts, arrays, strict=True)), batching.widths[step]
             if width < index.shape[1]:
                 now = {n: part if n == "keys" else part[:, :width] for n, part in now.items()}
             if not at_once:
-                first = plan.offsets[step]
-                some = index[first : first + plan.active[step], :width]
+                first = batching.offsets[step]
+                some = index[first : first + batching.active[step], :width]
                 now["x"] = self.inputs(some, now.get("keys"))
-            if not plan.ragged[step]:
+            if not batching.ragged[step]:
                 now.pop("mask", None)
             yield Batch(**now)
 
-    def seen(self, plan: Plan) -> Tensor:
+    def seen(self, batching: Batching) -> Tensor:
         """What each batch counts in the mean training loss, ``[T]``: its examples, or labels."""
-        return plan.counts.to(self.dtype) if self.labels is None else self._counted(plan).sum(1)
+        return self._counted(batching).sum(1)
 
-    def _counted(self, plan: Plan) -> Tensor:
+    def _counted(self, batching: Batching) -> Tensor:
         """What each example counts, ``[T, B]``: 1, or what its labels count; padding 0."""
         if self.labels is None:
-            mask = torch.ones(plan.index.shape) if plan.mask is None else plan.mask
+            mask = torch.ones(batching.index.shape) if batching.mask is None else batching.mask
             return mask.to(self.dtype)
-        labels = self.labels[plan.index]
-        return labels if plan.mask is None else labels * plan.mask
+        labels = self.labels[batching.index]
+        return labels if batching.mask is None else labels * batching.mask
 
-    def example_weights(self, plan: Plan) -> Tensor:
+    def example_weights(self, batching: Batching) -> Tensor:
         """What each example's loss counts in its batch's loss, ``[T, B]``: 1/count or 1."""
-        counted = self._counted(plan)
+        counted = self._counted(batching)
         if self.task.reduction == "mean":
             return counted / _or_one(counted.sum(1, keepdim=True))
         return counted
 
-    def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
+    def whole_weights(self, batching: Batching, batch_size: int | None) -> Tensor:
         """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
-        counted = self._counted(plan)
-        scale = whole_scale(self.task, plan.examples, batch_size)
+        counted = self._counted(batching)
+        scale = whole_scale(self.task, batching.examples, batch_size)
         if self.labels is not None:
-            total = counted.new_zeros(len(plan.clients)).index_add_(0, plan.row, counted.sum(1))
+            total = counted.new_zeros(len(batching.clients)).index_add_(
+                0, batching.row, counted.sum(1)
+            )
             scales = torch.from_numpy(scale).to(self.dtype) / _or_one(total)
-            return counted * scales[plan.row].unsqueeze(1)
-        scale = scale / np.maximum(plan.examples, 1)
-        return counted * torch.from_numpy(scale).to(self.dtype)[plan.row].unsqueeze(1)
+            return counted * scales[batching.row].unsqueeze(1)
+        scale = scale / np.maximum(batching.examples, 1)
+        return counted * torch.from_numpy(scale).to(self.dtype)[batching.row].unsqueeze(1)
 
     def counts(self, clients: np.ndarray, round: Round) -> dict[str, Tensor]:
         """The examples, the steps and the numbers of ``clients [M]``, on the host."""

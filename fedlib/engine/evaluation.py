@@ -188,7 +188,7 @@ class OwnModels:
         return Evaluated(mean, clients)
 
 
-class Recorder:
+class HistoryBuilder:
     """Collects the numbers of a task's configurations and makes tidy frames of them."""
 
     def __init__(self, task: Task, configs: Sequence[RunConfig]) -> None:

@@ -26,7 +26,7 @@ from fedlib import process
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.arguments import called
 from fedlib.clients import ClientData
-from fedlib.engine.batches import Feed, Plan, Round, chunks
+from fedlib.engine.batches import Batching, Feed, Round, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.plain import Plain
 from fedlib.engine.rows import FlatModel, Refusal
@@ -108,14 +108,18 @@ class Sample(Feed):
     cohort_size: int
     population: int
 
-    def example_weights(self, plan: Plan) -> Tensor:
-        return super().example_weights(plan) * self._factors(plan)
+    def example_weights(self, batching: Batching) -> Tensor:
+        return super().example_weights(batching) * self._factors(batching)
 
-    def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
-        return super().whole_weights(plan, batch_size) * self._factors(plan)
+    def whole_weights(self, batching: Batching, batch_size: int | None) -> Tensor:
+        return super().whole_weights(batching, batch_size) * self._factors(batching)
 
-    def _factors(self, plan: Plan) -> Tensor:
-        return self.factors[torch.from_numpy(plan.clients)[plan.row]].unsqueeze(1).to(self.dtype)
+    def _factors(self, batching: Batching) -> Tensor:
+        return (
+            self.factors[torch.from_numpy(batching.clients)[batching.row]]
+            .unsqueeze(1)
+            .to(self.dtype)
+        )
 
     def client(
         self,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedlib import randomness
 from fedlib.algorithms.base import Client, Extra, State
-from fedlib.engine.batches import Feed, Plan, upload
+from fedlib.engine.batches import Batching, Feed, upload
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import carry_statistics, kept, map_state, require_field
@@ -108,12 +108,12 @@ class Plain:
     def train(self, work: Work, client: int, c: int) -> Outcome:
         """A client takes its local steps."""
         method, server = work.method, work.server
-        plan = self.feed.plan(np.array([client]), work.round)
+        batching = self.feed.batching(np.array([client]), work.round)
         state = method.client_init(server, self._client(work, client, work.memory, c))
         state = carry_statistics(server, require_field(method, "client_init", state))
         state, loss = map_state(lambda t: _axes(t).clone(), state), 0.0
-        seen = self.feed.seen(plan).to(self.feed.device)
-        for step, batch in enumerate(self._batches(plan, self.feed.example_weights(plan))):
+        seen = self.feed.seen(batching).to(self.feed.device)
+        for step, batch in enumerate(self._batches(batching, self.feed.example_weights(batching))):
             with self.model.statistics.tracking(state.get("statistics")) as statistics:
                 new = method.client_step(state, batch, self.oracle)
             state = dict(require_field(method, "client_step", new, "loss"))
@@ -150,17 +150,21 @@ class Plain:
         counts = upload(self.feed.counts(one, work.round), self.feed.device)
         return self.feed.client(counts, work.round, own, measured)
 
-    def _batches(self, plan: Plan, weights: Tensor, training: bool = True) -> Iterable[Batch]:
+    def _batches(
+        self, batching: Batching, weights: Tensor, training: bool = True
+    ) -> Iterable[Batch]:
         """The batches of one client, which have no padding."""
-        host = {"index": plan.index, "weights": weights, "mask": plan.mask}
-        host["keys"] = plan.keys if training else None
-        return self.feed.batches(plan, upload(host, self.feed.device))
+        host = {"index": batching.index, "weights": weights, "mask": batching.mask}
+        host["keys"] = batching.keys if training else None
+        return self.feed.batches(batching, upload(host, self.feed.device))
 
     def _whole(self, work: Work, client: int) -> RowsFullBatch:
         """All data of one client."""
-        plan = self.feed.whole_plan(np.array([client]))
-        weights = self.feed.whole_weights(plan, work.round.config.batch_size)
-        return RowsFullBatch(self.oracle, partial(self._batches, plan, weights, training=False), 1)
+        batching = self.feed.whole_batching(np.array([client]))
+        weights = self.feed.whole_weights(batching, work.round.config.batch_size)
+        return RowsFullBatch(
+            self.oracle, partial(self._batches, batching, weights, training=False), 1
+        )
 
 
 class ModuleOracle(RowsOracle):

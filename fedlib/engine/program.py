@@ -29,7 +29,7 @@ from fedlib.engine.checkpoint import (
     stop_requests,
 )
 from fedlib.engine.config import DTYPES, Configured
-from fedlib.engine.evaluation import PERSONAL, Evaluator, OwnModels, Recorder, evaluated
+from fedlib.engine.evaluation import PERSONAL, Evaluator, HistoryBuilder, OwnModels, evaluated
 from fedlib.engine.history import History
 from fedlib.engine.plain import Plain
 from fedlib.engine.rows import FlatModel
@@ -138,7 +138,7 @@ class Program:
         }
         own = type(method).client_model is not Algorithm.client_model
         self.own_models = OwnModels(self.task, self.model, device) if own else None
-        self.record = Recorder(self.task, self.configs)
+        self.record = HistoryBuilder(self.task, self.configs)
         rows = len(configured) * min(self.strategy.chunk_clients, config.clients_per_round)
         if device.type == "cpu" and rows * self.model.size * self.dtype.itemsize > LARGE_BLOCK:
             keep_freed_memory()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
 from fedlib.engine import ranks
-from fedlib.engine.batches import Feed, Plan, Round, upload
+from fedlib.engine.batches import Batching, Feed, Round, upload
 from fedlib.engine.graphs import Capture, Recorder
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
@@ -145,8 +145,8 @@ class Vectorized:
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients take their local steps."""
-        plan, running = self.feed.plan(clients, work.round), len(clients)
-        sent = self._upload(work, plan, self.feed.example_weights(plan))
+        batching, running = self.feed.batching(clients, work.round), len(clients)
+        sent = self._upload(work, batching, self.feed.example_weights(batching))
         method, server = work.method, work.server
         # In halves those who train have measured nothing.
         kept = bool(work.measured.tensors) and not method.halves
@@ -158,8 +158,8 @@ class Vectorized:
             state = map_state(Tensor.clone, state)
         take = self.step if self.recorder is None or method.of_user else self.recorder
         finished, losses = [], []
-        for step, batch in enumerate(self.feed.batches(plan, sent)):
-            active = plan.active[step]
+        for step, batch in enumerate(self.feed.batches(batching, sent)):
+            active = batching.active[step]
             if active < running:
                 finished.append(narrow(state, active, running))
                 state, running = narrow(state, 0, active), active
@@ -175,11 +175,11 @@ class Vectorized:
         if losses:  # in the order of steps, also on CUDA
             counted = sent["seen"].unsqueeze(1) * torch.cat(losses)
             lost.index_put_((sent["row"],), counted.double(), accumulate=True)
-        sums = Sums({"loss": lost}, float(self.feed.seen(plan).sum(dtype=torch.float64)))
+        sums = Sums({"loss": lost}, float(self.feed.seen(batching).sum(dtype=torch.float64)))
         if method.single_reports:
             own = spread(report, len(clients))
             own = map_state(lambda t: t.expand(-1, len(work.methods), -1).clone(), own)
-            sums.apart = [(plan.clients, own)]
+            sums.apart = [(batching.clients, own)]
         else:
             sums.totals["reports"] = self._weighted(report, sent)
         return sums
@@ -194,23 +194,23 @@ class Vectorized:
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _upload(
-        self, work: Work, plan: Plan, weights: Tensor, training: bool = True
+        self, work: Work, batching: Batching, weights: Tensor, training: bool = True
     ) -> dict[str, Tensor]:
-        """What the device needs to know for the clients of a plan.
+        """What the device needs to know for some clients and their batches.
 
         Args:
             weights: ``[T, B]``, what each example's loss counts.
             training: with augmentation and keys for dropout.
         """
-        order, feed = plan.clients, self.feed
+        order, feed = batching.clients, self.feed
         host = {
-            "index": plan.index,
+            "index": batching.index,
             "weights": weights,
-            "keys": plan.keys if training else None,
-            "mask": plan.mask,
-            "row": plan.row if training else None,
+            "keys": batching.keys if training else None,
+            "mask": batching.mask,
+            "row": batching.row if training else None,
             "share": work.weights[torch.from_numpy(order)].to(feed.dtype),
-            "seen": feed.seen(plan),
+            "seen": feed.seen(batching),
             **feed.counts(order, work.round),
         }
         if work.method.remembers:
@@ -228,10 +228,10 @@ class Vectorized:
 
     def _whole(self, clients: np.ndarray, work: Work) -> tuple[dict[str, Tensor], RowsFullBatch]:
         """What the device knows of the clients, and their whole data."""
-        feed, plan = self.feed, self.feed.whole_plan(clients)
-        weights = feed.whole_weights(plan, work.round.config.batch_size)
-        sent = self._upload(work, plan, weights, training=False)
-        batches = partial(feed.batches, plan, sent)
+        feed, batching = self.feed, self.feed.whole_batching(clients)
+        weights = feed.whole_weights(batching, work.round.config.batch_size)
+        sent = self._upload(work, batching, weights, training=False)
+        batches = partial(feed.batches, batching, sent)
         return sent, RowsFullBatch(self.oracle, batches, len(clients))
 
     def _weighted(self, report: State, sent: Mapping[str, Tensor]) -> State:
