@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -106,20 +106,30 @@ def survey(
     groups = []
     load = partial(load_task, data_root=data_root)
     for tasks in by_task(requests, preset, load):
-        unique: dict[str, tuple[Request, engine.Configured]] = {}
-        for position, task in tasks.items():
-            run = configured(task, requests[position])
-            unique.setdefault(run.config.digest, (requests[position], run))
-        chosen, runs = zip(*unique.values(), strict=True)
+        runs = [
+            (requests[place], configured(task, requests[place])) for place, task in tasks.items()
+        ]
         with torch.random.fork_rng(devices=[]):
-            parameters = runs[0].task.new_model().parameters()
-        size = sum(parameter.numel() for parameter in parameters)
-        for members in engine.programs(runs):
-            digests = tuple(runs[member].config.digest for member in members)
-            first = runs[members[0]].config
-            cost = first.rounds * first.clients_per_round * len(members) * size
-            wanted = tuple(chosen[member] for member in members)
-            groups.append(RunGroup(wanted, digests, cost))
+            parameters = runs[0][1].task.new_model().parameters()
+        groups += grouped(runs, sum(parameter.numel() for parameter in parameters))
+    return groups
+
+
+def grouped(runs: Iterable[tuple[Request, engine.Configured]], parameters: int) -> list[RunGroup]:
+    """Which of some runs train together, equal ones once.
+
+    Args:
+        parameters: of their model.
+    """
+    unique: dict[str, tuple[Request, engine.Configured]] = {}
+    for request, run in runs:
+        unique.setdefault(run.config.digest, (request, run))
+    pairs, groups = list(unique.values()), []
+    for members in engine.programs([run for _, run in pairs]):
+        requests, together = zip(*(pairs[member] for member in members), strict=True)
+        first = together[0].config
+        cost = first.rounds * first.clients_per_round * len(members) * parameters
+        groups.append(RunGroup(requests, tuple(run.config.digest for run in together), cost))
     return groups
 
 

@@ -26,7 +26,7 @@ from fedlib.engine.states import remembered
 from fedlib.engine.strategy import CHUNK_NUMBERS, VECTORS
 from fedlib.paths import read_toml
 from fedlib.plans import Request
-from fedlib.reproduction.answers import RunGroup
+from fedlib.reproduction.answers import RunGroup, grouped
 from fedlib.reproduction.matching import EVALUATED, Index
 from fedlib.results.store import Store
 from fedlib.task import Task
@@ -70,24 +70,14 @@ def survey(requests: Sequence[Request], preset: str) -> list[RunGroup]:
     Raises:
         Error: an unknown option, algorithm or hyperparameter.
     """
-    unique: dict[str, tuple[Request, engine.Configured]] = {}
     stands_for: dict[str, Any] = {}  # a task; what is asked of it is only whether it is the same
+    by_task: dict[int, list[tuple[Request, engine.Configured]]] = {}
     for request in requests:
         run = declared(request, preset, stands_for)
-        unique.setdefault(run.config.digest, (request, run))
-    by_task: dict[int, list[tuple[Request, engine.Configured]]] = {}
-    for request, run in unique.values():
         by_task.setdefault(id(run.task), []).append((request, run))
-    groups = []
-    for pairs in by_task.values():
-        for members in engine.programs([run for _, run in pairs]):
-            chosen = [pairs[member] for member in members]
-            first = chosen[0][1].config
-            size = scale(chosen[0][0], preset).parameters or 1
-            cost = first.rounds * first.clients_per_round * len(members) * int(size)
-            digests = tuple(run.config.digest for _, run in chosen)
-            groups.append(RunGroup(tuple(request for request, _ in chosen), digests, cost))
-    return groups
+    sizes = [int(scale(runs[0][0], preset).parameters or 1) for runs in by_task.values()]
+    pairs = zip(by_task.values(), sizes, strict=True)
+    return [group for runs, size in pairs for group in grouped(runs, size)]
 
 
 def declared(
