@@ -2,19 +2,16 @@
 
 The folder of raw files and a folder that a user gives have the same form. An official file is in
 ``<data set>/``, or directly in the user's folder. The files of a repository ``owner/name`` are, by
-their paths, in ``owner+name/``, ``owner/name/``, ``name/`` or ``name-<commit>/``, which may be a
-git clone, or in an archive of the same name with ``.tar.gz``, ``.tgz`` or ``.zip``.
+their paths, in ``owner+name/``, ``owner/name/``, ``name/`` or ``name-<commit>/``, or below the one
+folder in an archive of the same name with ``.tar.gz``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
-import subprocess
 import tarfile
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +26,6 @@ from fedlib.errors import Failure, first_line
 
 # Seconds to wait for a silent server.
 SECONDS = 60.0
-ARCHIVES = ("", ".tar.gz", ".tgz", ".zip")
 _PIECE = 1 << 20
 Contents = dict[str, bytes]  # contents of a repository's files, by path
 Advance = Callable[[int], Any]  # gets the number of bytes that are done
@@ -109,33 +105,27 @@ def _other(what: str, sha256: str, file: File) -> Failure:
 
 
 def _place(folder: Path, source: Repository) -> Path:
-    """The folder, clone or archive of a repository in a folder of raw files."""
+    """The folder or archive of a repository in a folder of raw files."""
     owner, name = source.repo.split("/")
     stems = (f"{owner}+{name}", source.repo, f"{name}-{source.commit}", name)
-    for stem in stems:
-        for ending in ARCHIVES:
-            if (folder / f"{stem}{ending}").exists():
-                return folder / f"{stem}{ending}"
-    ways = f"a folder {stems[0]} with its files, a clone, or {stems[0]}.tar.gz"
+    for path in (folder / f"{stem}{ending}" for stem in stems for ending in ("", ".tar.gz")):
+        if path.exists():
+            return path
+    ways = f"a folder {stems[0]} with its files, or {stems[0]}.tar.gz"
     raise Absent(f"there is no {source.repo} in {folder}: put there {ways} from {source.archive}")
 
 
 def _listed(place: Path, source: Repository) -> Contents:
-    """The listed files of a repository. If several have one path, the right SHA-256 decides."""
-    wanted = dict(zip([file.name for file in source.files], source.downloads(), strict=True))
-    found: dict[str, tuple[str, bytes]] = {}
-    names = "|".join(map(re.escape, wanted))
-    for path, content in _members(place, source, re.compile(rf"(?:^|/)({names})$")):
-        sha256 = hashlib.sha256(content).hexdigest()
-        if path not in found or sha256 == wanted[path].sha256:
-            found[path] = sha256, content
-    for path, file in wanted.items():
+    """The listed files of a repository."""
+    files = dict(zip([file.name for file in source.files], source.downloads(), strict=True))
+    found = dict(_members(place, "|".join(map(re.escape, files))))
+    for path, file in files.items():
         if path not in found:
             what = f"there is no {path} in {place}: it comes from {file.urls[0]}"
             raise Absent(f"{what}, of the commit {source.commit}")
-        if found[path][0] != file.sha256:
-            raise _other(f"{path} in {place}", found[path][0], file)
-    return {path: found[path][1] for path in wanted}
+        if (sha256 := hashlib.sha256(found[path]).hexdigest()) != file.sha256:
+            raise _other(f"{path} in {place}", sha256, file)
+    return {path: found[path] for path in files}
 
 
 def _tree(place: Path, source: Repository) -> Contents:
@@ -144,7 +134,7 @@ def _tree(place: Path, source: Repository) -> Contents:
     assert tree is not None
     found: Contents = {}
     size = 0
-    for path, content in _members(place, source, re.compile(rf"(?:^|/)({tree.pattern})$")):
+    for path, content in _members(place, tree.pattern):
         found[path] = content
         size += len(content)
         if size > tree.bytes:  # so that no archive, however small, can fill the memory
@@ -158,63 +148,24 @@ def _tree(place: Path, source: Repository) -> Contents:
     return {path: found[path] for path in order}
 
 
-def _members(
-    place: Path, source: Repository, wanted: re.Pattern[str]
-) -> Iterator[tuple[str, bytes]]:
-    """Path (the pattern's group) and content of the matches in a folder, clone or archive."""
+def _members(place: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
+    """Path and content of the files in a folder, or below the one in an archive, whose path matches
+    a regular expression.
+    """
     try:
-        if place.is_dir() and (blobs := _blobs(place, source.commit)):
-            yield from _of_git(place, blobs, wanted)
-        elif place.is_dir():
-            for folder, _, names in os.walk(place):
-                for name in names:
-                    path = Path(folder, name)
-                    if match := wanted.search(path.relative_to(place).as_posix()):
-                        yield match[1], path.read_bytes()
-        elif place.suffix == ".zip":
-            with zipfile.ZipFile(place) as archive:
-                for name in archive.namelist():
-                    if match := wanted.search(name):
-                        yield match[1], archive.read(name)
-        else:
-            with tarfile.open(place, "r|gz") as tar:
-                for member in tar:
-                    match = wanted.search(member.name)
-                    if match and (content := tar.extractfile(member)):
-                        yield match[1], content.read()
-    except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
+        if place.is_dir():
+            for path in place.rglob("*"):
+                name = path.relative_to(place).as_posix()
+                if re.fullmatch(pattern, name) and path.is_file():
+                    yield name, path.read_bytes()
+            return
+        with tarfile.open(place, "r|gz") as tar:
+            for member in tar:
+                match = re.fullmatch(f"[^/]*/({pattern})", member.name)
+                if match and (content := tar.extractfile(member)):
+                    yield match[1], content.read()
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise Failure(f"{place} cannot be read: {first_line(error)}. Remove it") from None
-
-
-def _git(place: Path, *words: str, told: str = "") -> bytes:
-    """Git's output about a clone, or nothing if git fails or there is no clone."""
-    folder = place / ".git" if (place / ".git").exists() else place
-    command = ["git", f"--git-dir={folder.absolute()}", *words]
-    try:
-        return subprocess.run(command, input=told.encode(), capture_output=True).stdout
-    except OSError:  # without git the files in the folder may still be the right ones
-        return b""
-
-
-def _blobs(place: Path, commit: str) -> dict[str, str]:
-    """The blobs of a clone's commit by their paths, or none if it lacks the commit."""
-    listing = _git(place, "ls-tree", "-rz", commit).decode(errors="replace")
-    entries = [entry.split("\t", 1) for entry in listing.split("\0")[:-1]]
-    return {path: about.split()[2] for about, path in entries}
-
-
-def _of_git(
-    place: Path, blobs: dict[str, str], wanted: re.Pattern[str]
-) -> Iterator[tuple[str, bytes]]:
-    matches = [(match[1], blob) for path, blob in blobs.items() if (match := wanted.search(path))]
-    asked = "".join(f"{blob}\n" for _, blob in matches)
-    stream = io.BytesIO(_git(place, "cat-file", "--batch", told=asked))
-    for path, _ in matches:
-        *_, size = stream.readline().split() or [b""]
-        if not size.isdigit():
-            raise OSError(f"the clone lacks {path}")
-        yield path, stream.read(int(size))
-        stream.read(1)
 
 
 # ------------------------------------------------------------------------------------- downloads

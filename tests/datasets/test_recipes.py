@@ -10,11 +10,9 @@ import json
 import lzma
 import runpy
 import struct
-import subprocess
 import tarfile
 import tomllib
 import urllib.error
-import zipfile
 from dataclasses import replace
 from math import prod
 from operator import attrgetter
@@ -343,43 +341,21 @@ def test_ag_news_is_the_test_file(upstream, tmp_path):
 # -------------------------------------------------------------------------- where the files lie
 
 
-def packed(folder, kind, top):
-    """A folder's files as an archive, under a folder as GitHub's are, or under none."""
+def packed(folder, top):
+    """A folder's files as an archive, under a folder as GitHub's are."""
     out = io.BytesIO()
-    entries = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    if kind == ".zip":
-        with zipfile.ZipFile(out, "w") as archive:
-            for name, path in entries.items():
-                archive.write(path, top + name)
-    else:
-        with tarfile.open(fileobj=out, mode="w:gz") as archive:
-            for name, path in entries.items():
-                archive.add(path, top + name, recursive=False)
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        archive.add(folder, top)
     return out.getvalue()
 
 
-def clone(folder, commits):
-    """A git clone whose newest commit is another than the one with the files."""
-
-    def git(*words):
-        who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-        return subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
-
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "these")
-    commits.append(git("rev-parse", "HEAD").stdout.decode().strip())
-    git("rm", "-r", ".")
-    git("commit", "--allow-empty", "-m", "gone")
-
-
-FORMS = ("owner+name", "name", "owner/name", "name-commit", ".tar.gz", ".zip", "clone", "bare")
+FORMS = ("owner+name", "name", "owner/name", "name-commit", ".tar.gz")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_repository_may_lie_in_several_forms(upstream, tmp_path, form, monkeypatch):
+def test_a_repository_may_lie_in_several_forms(upstream, tmp_path, form):
     images, contents = mnist()
-    folder, sources = upstream("mnist_writers", contents), []
+    folder = upstream("mnist_writers", contents)
     for source in RECIPES["mnist_writers"].sources:
         place = folder / source.repo.replace("/", "+")
         owner, name = source.repo.split("/")
@@ -387,28 +363,17 @@ def test_a_repository_may_lie_in_several_forms(upstream, tmp_path, form, monkeyp
             older = place / "test" / file.name
             older.parent.mkdir(exist_ok=True)
             older.write_bytes(b"older")
-        commits = [source.commit]
         to = {
             "name": folder / name,
             "owner/name": folder / owner / name,
             "name-commit": folder / f"{name}-{source.commit}",
-            "bare": folder / f"{name}",
         }.get(form, place)
         to.parent.mkdir(exist_ok=True)
-        if form.startswith("."):
-            whole = packed(place, form, f"{name}-{source.commit}/" if form == ".zip" else "./")
-            (folder / f"{name}{form}").write_bytes(whole)
-        elif form in ("clone", "bare"):
-            clone(place, commits)
-        if form == "bare":
-            (place / ".git").rename(to)
-        if form.startswith(".") or form == "bare":
+        if form == ".tar.gz":
+            (folder / f"{name}.tar.gz").write_bytes(packed(place, "."))
             fetching.files.remove(place)
-        elif to != place:
+        else:
             place.rename(to)
-        sources.append(replace(source, commit=commits[-1]))
-    whole = replace(RECIPES["mnist_writers"], sources=tuple(sources))
-    monkeypatch.setitem(RECIPES, "mnist_writers", whole)
     prepared("mnist_writers", tmp_path / "root", folder)
     assert holds(datasets.load("mnist", tmp_path / "root"), train_x=images["train"])
     assert not any((tmp_path / "root" / "raw").rglob("*"))
@@ -430,7 +395,7 @@ def network(tmp_path, monkeypatch):
         if kind == "codeload.github.com":
             assert more[0] == "tar.gz" and len(more[1]) == 40
             path = tmp_path / "archive"
-            path.write_bytes(packed(place, ".tar.gz", f"{name}-{more[1]}/"))
+            path.write_bytes(packed(place, f"{name}-{more[1]}"))
         else:
             assert kind == "raw.githubusercontent.com" and len(more[0]) == 40
             path = place / "/".join(more[1:])
