@@ -729,7 +729,6 @@ def repeat(
     The exit status is 1 if one differs. Interrupted, it prints what was done so far.
     """
     from fedlib.reproduction import repeat as runner
-    from fedlib.reproduction.repeat_report import Report
 
     if to is not None and to.suffix not in (".md", ".csv"):
         raise Error(f"--to is {to}; give a file named .md or .csv")
@@ -743,7 +742,7 @@ def repeat(
     chosen = possible
     if minutes is not None or runs is not None:
         chosen = runner.sample(possible, seed, runs, minutes)
-    report = Report(len(asked), left_out, chosen)
+    report = runner.Report(len(asked), left_out, chosen)
     if not chosen:
         raise Error(f"nothing to repeat: {'; '.join(report.left_out_lines()) or 'no run fits'}")
     if not as_json:

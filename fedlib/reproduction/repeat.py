@@ -16,17 +16,20 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from tqdm import tqdm
 
-from fedlib import algorithms, datasets, engine, process
+from fedlib import algorithms, datasets, engine, files, process
 from fedlib.engine.config import TRAINING_KEYS, Configured
 from fedlib.engine.device import resolve_device
 from fedlib.engine.history import History
@@ -184,6 +187,7 @@ class Repeated:
         digest, file, task, algorithm: which run, and which file it is published in.
         metric: of the final values. See :meth:`fedlib.engine.history.History.final`.
         published, now: the final values. NaN where it diverged.
+        difference: by how much the final value is another one.
         tolerance: see :func:`tolerance`.
         bit_equal: whether all published numbers are the same, at their seven digits.
         agrees: whether the final values are the same within the tolerance.
@@ -198,6 +202,7 @@ class Repeated:
     metric: str = ""
     published: float = math.nan
     now: float = math.nan
+    difference: float = math.nan
     tolerance: float = math.nan
     bit_equal: bool = False
     agrees: bool = False
@@ -205,9 +210,11 @@ class Repeated:
     seconds: float = 0.0
 
     @property
-    def difference(self) -> float:
-        """By how much the final value is another one."""
-        return self.now - self.published
+    def verdict(self) -> str:
+        """What came of it, in a word."""
+        if self.reason:
+            return f"not trained: {self.reason}"
+        return "bit-equal" if self.bit_equal else "agrees" if self.agrees else "differs"
 
 
 def repeat(runs: Sequence[Stored], data_root: Path | None, device: str) -> Iterator[Repeated]:
@@ -286,7 +293,8 @@ def _compared(run: Stored, trained: History, task: Task) -> dict[str, Any]:
     allowed = tolerance(old, metric, int(task.test.sizes.sum()))
     agrees = abs(now - published) <= allowed or (math.isnan(published) and math.isnan(now))
     values = {"metric": metric, "published": published, "now": now, "tolerance": allowed}
-    return {**values, "bit_equal": equal(old, new), "agrees": agrees}
+    values |= {"difference": now - published, "bit_equal": equal(old, new), "agrees": agrees}
+    return values
 
 
 def equal(old: History, new: History) -> bool:
@@ -317,3 +325,109 @@ def tolerance(history: History, metric: str, examples: int) -> float:
     share = math.sqrt(max(value * (1 - value), 1 / examples) / examples)  # an example at least
     known = share if metric in SHARES else OF_AN_ERROR * abs(value)
     return max(2 * math.sqrt(2 * variance / averaged), known)
+
+
+# ------------------------------------------------------------------------------------ what is said
+
+
+@dataclass
+class Report:
+    """What came of repeating some published runs.
+
+    Attributes:
+        asked: how many runs were meant.
+        left_out: how many of them cannot be repeated here, by reason.
+        chosen: which of the others are repeated.
+        rows: those that have been.
+    """
+
+    asked: int
+    left_out: Counter[str]
+    chosen: Sequence[Stored]
+    rows: list[Repeated] = field(default_factory=list)
+
+    def follow(self, rows: Iterable[Repeated], quiet: bool) -> None:
+        """Take rows in as they come, with a line each and, on a terminal, a bar of their seconds.
+
+        Args:
+            quiet: neither.
+        """
+        expected = {run.config.digest: seconds(run) for run in self.chosen}
+        form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+        hidden = quiet or None  # None: also where no terminal is
+        how: dict[str, Any] = {"disable": hidden, "bar_format": form, "dynamic_ncols": True}
+        with tqdm(total=sum(expected.values()), desc=f"0/{len(expected)} runs", **how) as bar:
+            for row in rows:
+                self.rows.append(row)
+                if not quiet:
+                    tqdm.write(self.line(row), file=sys.stdout)
+                    sys.stdout.flush()
+                bar.set_description_str(f"{len(self.rows)}/{len(expected)} runs")
+                bar.update(expected[row.digest])
+
+    def frame(self) -> pd.DataFrame:
+        """A row a run: the fields of :class:`Repeated`."""
+        names = [one.name for one in fields(Repeated)]
+        return pd.DataFrame(map(asdict, self.rows), columns=names)
+
+    def differing(self) -> list[Repeated]:
+        """The rows whose numbers do not agree, or that could not be trained."""
+        return [row for row in self.rows if not row.agrees]
+
+    def heading(self) -> str:
+        """The names of a line's columns."""
+        words = ("run", "published in", "task", "algorithm", "metric", "published", "now")
+        return _columns(*words, "difference", "")
+
+    def line(self, row: Repeated) -> str:
+        """A row for people."""
+        numbers = f"{row.published:.6f}", f"{row.now:.6f}", f"{row.difference:+.1e}"
+        if math.isnan(row.published) and math.isnan(row.now):
+            numbers = ("", "", "") if row.reason else ("diverged", "diverged", "")
+        allowed = "" if row.bit_equal or not numbers[2] else f" (tolerance {row.tolerance:.1e})"
+        which = row.digest, row.file, row.task, row.algorithm, row.metric
+        return _columns(*which, *numbers, row.verdict + allowed)
+
+    def left_out_lines(self) -> list[str]:
+        """How many runs were left out, and what to do about it."""
+        return [
+            f"{count} {'run' if count == 1 else 'runs'} left out, {why}"
+            for why, count in self.left_out.most_common()
+        ]
+
+    def summary(self) -> list[str]:
+        """How many agree, in lines."""
+        total, bits = len(self.rows), sum(row.bit_equal for row in self.rows)
+        agree = total - len(self.differing())
+        lines = self.left_out_lines()
+        if total < len(self.chosen):
+            lines.append(f"stopped after {total} of {len(self.chosen)} runs")
+        lines.append(f"{agree} of {total} runs agree within the tolerance, {bits} are bit-equal")
+        return lines
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for programs."""
+        frame = self.frame()
+        counts = {"published": self.asked, "chosen": len(self.chosen), "repeated": len(frame)}
+        counts |= {"agree": int(frame["agrees"].sum()), "bit_equal": int(frame["bit_equal"].sum())}
+        return {**counts, "left_out": dict(self.left_out), "runs": frame.to_dict("records")}
+
+    def write(self, path: Path) -> None:
+        """Write the table as CSV, or in Markdown with the summary below."""
+        text = self.frame().to_csv(index=False)
+        if path.suffix == ".md":
+            names = ["digest", "file", "task", "algorithm", "metric"]
+            numbers = ["published", "now", "difference"]
+            rows = [[*names, *numbers, "verdict"], ["---"] * 9]
+            for row in self.rows:
+                values = [f"{getattr(row, name):.6g}".replace("nan", "–") for name in numbers]
+                rows.append([*(getattr(row, name) for name in names), *values, row.verdict])
+            lines = ["| " + " | ".join(row) + " |" for row in rows]
+            text = "\n".join([*lines, "", *self.summary(), ""])
+        files.write(path, text.encode())
+
+
+def _columns(*cells: str) -> str:
+    widths = (16, 30, 17, 11, 11, 9, 9, 10)
+    start = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False))
+    return f"{start}  {cells[-1]}".rstrip()
