@@ -23,8 +23,7 @@ from fedlib.figures.tables import digits_of
 from fedlib.paths import project_root
 from fedlib.plans import Request
 from fedlib.reproduction import forecast, tables
-from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
-from fedlib.reproduction.adafedadam.tables import FIVE
+from fedlib.reproduction.adafedadam.claims import AVERAGE, FIVE, WORST
 from fedlib.reproduction.claims import EVIDENCE, NOT_PRINTED, overview
 from fedlib.reproduction.compare import AGREES, DIFFERS, TOLERANCE, UNDECIDED, compare
 from fedlib.reproduction.draw import entries

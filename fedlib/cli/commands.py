@@ -12,7 +12,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
@@ -27,7 +27,6 @@ from fedlib.errors import Error, Failure, require, require_known
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedlib.reproduction.answers import RunGroup
     from fedlib.results import Store
     from fedlib.task import Task
 
@@ -302,9 +301,9 @@ def data_list(
 def _needed(names: Sequence[str], preset: str) -> dict[str, list[str]]:
     """The editions of data sets that notebooks' runs need, each with these notebooks."""
     from fedlib import plans
-    from fedlib.reproduction import needs
+    from fedlib.reproduction import forecast
 
-    return needs.editions(plans.by_notebook(names, preset, 0, {}), preset)
+    return forecast.editions(plans.by_notebook(names, preset, 0, {}), preset)
 
 
 @data.command("prepare", cls=_Command)
@@ -581,7 +580,7 @@ def sweep(
     from fedlib.engine.device import described
     from fedlib.engine.program import require_backend
     from fedlib.reproduction import forecast, sweep
-    from fedlib.reproduction.answers import dealt, survey
+    from fedlib.reproduction.answers import counted, dealt, survey
 
     deadline = None if minutes is None else Deadline(60 * minutes)
     number, of = _shard(shard)
@@ -628,7 +627,8 @@ def sweep(
     else:
         execution = {"device": device, "backend": backend, "deadline": deadline}
         failed, paused = sweep.train(store, share, preset, data_root, as_json, **execution)
-    counts = _counts(share, store.paths())
+    counts = counted(share, store.paths()).groupby("task", sort=False).sum()
+    counts.loc["all"] = counts.sum()
     facts = {"shard": f"{number}/{of}", "failed": failed, "paused": paused}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
@@ -656,20 +656,6 @@ def _gpus(device: str) -> int:
 
     resolve_device(device)
     return torch.cuda.device_count() if device in ("auto", "cuda") else 0
-
-
-def _counts(groups: Sequence[RunGroup], there: Container[str]) -> pd.DataFrame:
-    """Programs and runs by task, and all of them in the last row."""
-    import pandas as pd
-
-    rows = []
-    for group in groups:
-        runs, missing = len(group.digests), group.missing(there)
-        rows.append((group.requests[0].task, 1, int(missing > 0), runs, runs - missing, missing))
-    columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
-    counts = pd.DataFrame(rows, columns=columns).groupby("task", sort=False).sum()
-    counts.loc["all"] = counts.sum()
-    return counts
 
 
 @app.command(cls=_Command)

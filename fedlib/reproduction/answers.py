@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import torch
 
 from fedlib import engine
@@ -131,6 +132,20 @@ def grouped(runs: Iterable[tuple[Request, engine.Configured]], parameters: int) 
         cost = first.rounds * first.clients_per_round * len(members) * parameters
         groups.append(RunGroup(requests, tuple(run.config.digest for run in together), cost))
     return groups
+
+
+def counted(groups: Sequence[RunGroup], there: Container[str]) -> pd.DataFrame:
+    """A row a program: task, programs (1), programs_missing, runs, stored and missing.
+
+    Args:
+        there: the digests of the runs that are stored.
+    """
+    rows = []
+    for group in groups:
+        runs, missing = len(group.digests), group.missing(there)
+        rows.append((group.requests[0].task, 1, int(missing > 0), runs, runs - missing, missing))
+    columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def dealt(groups: Sequence[RunGroup], shards: int) -> list[list[RunGroup]]:

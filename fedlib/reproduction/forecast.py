@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,16 +21,19 @@ import pandas as pd
 from fedlib import datasets, engine, tasks
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import whole
+from fedlib.datasets.catalogue import edition_for
 from fedlib.datasets.store import Root, prepared_names
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.states import remembered
 from fedlib.engine.strategy import CHUNK_NUMBERS, VECTORS
 from fedlib.paths import read_toml
 from fedlib.plans import Request
-from fedlib.reproduction.answers import RunGroup, grouped
+from fedlib.reproduction.answers import RunGroup, counted, grouped
 from fedlib.reproduction.matching import EVALUATED, Index
 from fedlib.results.store import Store
 from fedlib.task import Task
+from fedlib.tasks import load_task
+from fedlib.tasks.presets import NotPrepared
 
 HOURS = {"cpu": "hours_two_cores", "h200": "hours_h200"}
 DEVICES = tuple(HOURS)
@@ -219,13 +223,9 @@ def table(
     memory, of the largest program) and hours on two cores and on an H200. NaN where that takes the
     data to know.
     """
-    rows = []
-    for group in groups:
-        runs, missing = len(group.digests), group.missing(there)
-        counts = {"programs": 1, "programs_missing": int(missing > 0)}
-        counts |= {"runs": runs, "stored": runs - missing, "missing": missing}
-        rows.append({"task": group.requests[0].task, **counts, **needs(group, there, preset)})
-    frame = pd.DataFrame(rows, columns=["task", *COUNTS, "gigabytes", *DEVICES])
+    columns = ["rounds", "evaluations", "gigabytes", *DEVICES]
+    needed = pd.DataFrame([needs(group, there, preset) for group in groups], columns=columns)
+    frame = counted(groups, there).join(needed)
     named = frame.assign(data=[_data(name, data_root) for name in frame["task"]])
     parts = [(str(name), part) for name, part in named.groupby("task", sort=False)]
     summed = {name: _summed(part, part["data"].iloc[0]) for name, part in parts}
@@ -272,3 +272,42 @@ def words(frame: pd.DataFrame, preset: str) -> pd.DataFrame:
         shown[name] = frame[name].map("{:,}".format)
     unknown = [] if preset == "paper" else ["gigabytes", *HOURS.values()]
     return shown.drop(columns=[*unknown, *(["data"] if preset == "quick" else [])])
+
+
+# ------------------------------------------------------------------------ which data it takes
+
+
+def editions(asked: Mapping[str, Sequence[Request]], preset: str) -> dict[str, list[str]]:
+    """The editions that runs need, each with the notebooks that need it.
+
+    Each task says which data sets would serve when it is loaded where none are; of these the one
+    that :func:`fedlib.datasets.catalogue.edition_for` says is taken.
+
+    Args:
+        asked: requests by notebook, as :func:`fedlib.plans.by_notebook` gives them.
+        preset: theirs.
+    """
+    needed: dict[str, list[str]] = {}
+    known: dict[str, str | None] = {}  # by a key of the request: the edition's name
+    with tempfile.TemporaryDirectory() as nowhere:
+        for notebook, requests in asked.items():
+            for request in requests:
+                key = request.task_key(preset)
+                if key not in known:
+                    known[key] = _edition(request, preset, nowhere)
+                name = known[key]
+                if name and notebook not in needed.setdefault(name, []):
+                    needed[name].append(notebook)
+    return needed
+
+
+def _edition(request: Request, preset: str, nowhere: str) -> str | None:
+    """The edition that a request's task needs; None: its data come with fedlib, or are made."""
+    if "data" not in tasks.defaults(request.task):
+        return None
+    try:
+        load_task(request.task, data_root=nowhere, **request.task_options(preset))
+    except NotPrepared as missing:
+        found = edition_for(preset, missing.names)
+        return found.name if found else None
+    return None

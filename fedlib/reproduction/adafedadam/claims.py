@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.reproduction.adafedadam.tables import BETAS, FIVE, SIX
 from fedlib.reproduction.evidence import (
     Evidence,
     Missing,
@@ -25,6 +25,11 @@ from fedlib.reproduction.evidence import (
 from fedlib.reproduction.tables import ADAFEDADAM
 from fedlib.results.reading import hyperparameters, value
 
+# The algorithms of Figure 2 in Table 5's order, but FedProx: its mu comes from a grid.
+FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
+SIX = (*FIVE[:4], "fedprox", FIVE[4])
+# Table 6's concentrations.
+BETAS: list[float] = papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]
 # How each number over the clients is measured: weighted by examples, as Table 5's averages.
 AVERAGE, WORST, SPREAD = "accuracy", "accuracy_worst_30_weighted", "accuracy_std_weighted"
 OURS = "adafedadam"

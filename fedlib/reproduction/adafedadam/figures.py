@@ -25,8 +25,8 @@ from fedlib.figures.curves import Drawing, client_density, smoothed
 from fedlib.figures.partitions import label_panels
 from fedlib.figures.scale import small, titled, whole
 from fedlib.reproduction import tables
+from fedlib.reproduction.adafedadam.claims import BETAS
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
-from fedlib.reproduction.adafedadam.tables import BETAS
 from fedlib.reproduction.entry import Entry, of_task, of_these, printed_curves, printed_entry
 from fedlib.results.reading import hyperparameter, split_of
 from fedlib.results.selection import late, winners
