@@ -1,5 +1,5 @@
-"""One look for all figures, in one file that needs matplotlib alone: copy it beside a paper's own
-scripts, and ``names.toml`` if you want its words.
+"""One look for all figures, which needs matplotlib alone: copy this file and ``fedlib.mplstyle``
+beside a paper's own scripts, and ``names.toml`` if you want its words.
 
 A figure is as wide as a page's text or a column (:data:`WIDTH`, :data:`COLUMN`, inches), so that
 its 6 to 8 points are 6 to 8 points in print. Titles say what is found, a grey line below which data
@@ -19,7 +19,6 @@ from typing import Any
 import matplotlib
 import matplotlib.style
 import numpy as np
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -38,49 +37,6 @@ COLORS = {
     "brown": "#70543E",
     "black": "#000000",
     "grey": "#999999",
-}
-TICKS = {"labelsize": 6.5, "color": "0.25", "major.size": 2.2, "major.width": 0.5}
-TICKS |= {"minor.size": 1.2, "minor.width": 0.4}
-RC: dict[str, Any] = {
-    "figure.figsize": (WIDTH, 3.0),
-    "figure.dpi": 120,
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.h_pad": 0.03,
-    "figure.facecolor": "white",
-    "savefig.dpi": 200,
-    "savefig.bbox": "standard",  # a tight box would change the width
-    "savefig.facecolor": "white",
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
-    "mathtext.fontset": "dejavusans",
-    "font.size": 7,
-    "axes.titlesize": 7.2,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.labelsize": 7,
-    "axes.labelcolor": "0.15",
-    "axes.labelpad": 2,
-    **{f"{axis}tick.{key}": value for axis in "xy" for key, value in TICKS.items()},
-    "legend.fontsize": 6.5,
-    "legend.frameon": False,
-    "legend.handlelength": 2.2,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "0.35",
-    "axes.linewidth": 0.5,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "0.92",
-    "grid.linewidth": 0.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    "image.cmap": "cividis",
-    "axes.prop_cycle": cycler(color=[c for name, c in COLORS.items() if name != "grey"]),
-    # TrueType in PDF (journals refuse Type 3), and the same bytes for the same figure.
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "svg.hashsalt": "fedlib",
-    "svg.fonttype": "none",
 }
 SMALL = 6.3  # points: of words in a panel
 TINT = "#F6F2E6"  # behind what is drawn from small problems in place of the papers'
@@ -148,7 +104,7 @@ LOOKS, CLIENT_LOOKS = (
 )
 # Of lines that have no look of their own.
 _OTHERS = [color for name, color in COLORS.items() if name not in ("black", "grey")]
-_WORDS = Path(__file__).with_name("names.toml")
+SHEET, _WORDS = (Path(__file__).with_name(name) for name in ("fedlib.mplstyle", "names.toml"))
 NAMES: dict[str, str] = tomllib.loads(_WORDS.read_text("utf-8")) if _WORDS.is_file() else {}
 
 
@@ -215,12 +171,12 @@ def tints(count: int) -> list[Any]:
 
 def apply() -> None:
     """Use the style for everything drawn from now on."""
-    matplotlib.style.use(RC)
+    matplotlib.style.use(SHEET)
 
 
 def context() -> AbstractContextManager[None]:
     """Use the style inside a ``with`` block only, whatever was set before."""
-    return matplotlib.style.context(RC, after_reset=True)
+    return matplotlib.style.context(SHEET, after_reset=True)
 
 
 @contextmanager
