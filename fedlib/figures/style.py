@@ -1,5 +1,5 @@
-"""One look for all figures, which needs matplotlib alone: copy this file and ``fedlib.mplstyle``
-beside a paper's own scripts, and ``names.toml`` if you want its words.
+"""One look for all figures, which needs matplotlib alone: copy this file, ``fedlib.mplstyle``
+and ``looks.toml`` beside a paper's own scripts, and ``names.toml`` if you want its words.
 
 A figure is as wide as a page's text or a column (:data:`WIDTH`, :data:`COLUMN`, inches), so that
 its 6 to 8 points are 6 to 8 points in print. Titles say what is found, a grey line below which data
@@ -63,48 +63,19 @@ class Look:
 
 DASH, DOT, LONG = (0, (3.2, 1.2)), (0, (1.4, 1.0)), (0, (6, 2))
 BROKEN = (0, (5, 1.2, 1.2, 1.2))
-# Related methods share a colour and differ in marker and line; those that meet in one figure of the
-# papers differ in colour.
-_METHODS: dict[str, tuple[str, str, str, Any]] = {
-    "fedavg": ("FedAvg", "black", "o", DASH),
-    "fedavgm": ("FedAvgM", "sky", "v", "-"),
-    "fedadagrad": ("FedAdagrad", "green", "s", "-"),
-    "fedadam": ("FedAdam", "blue", "^", "-"),
-    "fedyogi": ("FedYogi", "red", "D", "-"),
-    "scaffold": ("SCAFFOLD", "amber", "P", BROKEN),
-    "fedprox": ("FedProx", "pink", "X", DASH),
-    "fednova": ("FedNova", "brown", "<", BROKEN),
-    "qfedavg": ("q-FedAvg", "amber", ">", "-"),
-    "adafedadam": ("AdaFedAdam", "red", "*", "-"),
-    "mime": ("Mime", "red", "h", "-"),
-    "mimelite": ("MimeLite", "green", "H", "-"),
-    "mime_mvr": ("MimeMVR", "red", "d", LONG),
-    "mimelite_mvr": ("MimeLiteMVR", "green", "d", LONG),
-    "loc_mime": ("Loc-Mime", "brown", "h", "-"),
-    "moon": ("MOON", "amber", "p", "-"),
-    "lookahead": ("Lookahead", "pink", "1", DOT),
-    "adaalter": ("AdaAlter", "sky", "2", DOT),
-    "centralized": ("Centralized", "grey", "", LONG),
-    "n_accadam": ("N-AccAdam", "sky", "3", LONG),
-}
-# Client optimizers, as Delta-SGD's figures compare them; ``_decay`` is its falling step size.
-_CLIENTS: dict[str, tuple[str, str, str, Any]] = {
-    "sgd": ("SGD", "black", "o", "-"),
-    "sgd_decay": ("SGD (decay)", "grey", "o", DASH),
-    "sgdm": ("SGDM", "blue", "v", "-"),
-    "sgdm_decay": ("SGDM (decay)", "sky", "v", DASH),
-    "adam": ("Adam", "amber", "^", "-"),
-    "adagrad": ("Adagrad", "green", "s", "-"),
-    "sps": ("SPS", "pink", "X", "-"),
-    "delta_sgd": ("Δ-SGD", "red", "*", "-"),
-}
+LINES: dict[str, Any] = {"solid": "-", "dash": DASH, "dot": DOT, "long": LONG, "broken": BROKEN}
+SHEET, _LOOKS, _WORDS = map(
+    Path(__file__).with_name, ("fedlib.mplstyle", "looks.toml", "names.toml")
+)
 LOOKS, CLIENT_LOOKS = (
-    {name: Look(label, COLORS[c], marker, line) for name, (label, c, marker, line) in of.items()}
-    for of in (_METHODS, _CLIENTS)
+    {
+        name: Look(label, COLORS[c], marker, LINES[line])
+        for name, (label, c, marker, line) in of.items()
+    }
+    for of in tomllib.loads(_LOOKS.read_text("utf-8")).values()
 )
 # Of lines that have no look of their own.
 _OTHERS = [color for name, color in COLORS.items() if name not in ("black", "grey")]
-SHEET, _WORDS = (Path(__file__).with_name(name) for name in ("fedlib.mplstyle", "names.toml"))
 NAMES: dict[str, str] = tomllib.loads(_WORDS.read_text("utf-8")) if _WORDS.is_file() else {}
 
 
