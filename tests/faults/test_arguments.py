@@ -7,194 +7,102 @@ import importlib
 import inspect
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from numpy.typing import ArrayLike
 
 import fedlib
-from fedlib import algorithms, datasets, figures, partition, results, tasks
+from fedlib import algorithms, datasets, figures, partition, tasks
+from fedlib.arguments import Count, Numbers, Seed, Size, checked
 from fedlib.engine.config import TRAINING_KEYS
 from fedlib.models import MLP
 from fedlib.tasks import presets
-from tests import copies
 from tests.faults.campaign import case, examples
-
-VALUES = [None, 3, -1, 2.5, math.nan, math.inf, True, "x", "", 10**30, [], ["x", None], {}, 1j]
-VALUES += [object(), torch.ones(2, 1, 3), lambda *_: None, int]
-
+from tests.refusals import refused
 
 X = torch.linspace(-1, 1, 16).reshape(8, 2)
 DATA = fedlib.ClientData(X, (X[:, 0] > 0).long(), [[0, 1, 4, 5], [2, 3, 6, 7]])
 TASK = fedlib.Task("mine", lambda: MLP(2, (3,), 2), DATA, DATA, batch_size=2, version="1")
-HISTORY = fedlib.run(TASK, "fedavg", rounds=1)
-FRAME = fedlib.grid(TASK, "fedavg", rounds=1, client_lr=[0.1, 0.2], server_lr=[0.5, 1.0])
-LABELS = np.array([0, 1, 0, 1, 2, 2])
 
 
-def vars_of(instance):
-    return {name: getattr(instance, name) for name in inspect.signature(type(instance)).parameters}
+# ------------------------------------------------------------------------------- every function
 
 
-def train(**given):
-    """A task of these parts, trained for a round."""
-    made = fedlib.Task(**given)
-    return fedlib.run(made, "fedavg", rounds=min(made.rounds, 1))
+@checked
+def taken(
+    whole: int = 0,
+    rate: float = 0.0,
+    seed: Seed = 0,
+    count: Count = 1,
+    size: Size = 0,
+    word: str | None = None,
+    function: Callable[..., Any] | None = None,
+    pair: tuple[float, float] = (0.0, 1.0),
+    several: tuple[int, ...] = (),
+    names: Sequence[str] = (),
+    table: Mapping[str, float] | None = None,
+    array: ArrayLike = (0,),
+    numbers: Numbers = (0,),
+    **more: Sequence[int],
+) -> None:
+    """One argument of each type that public functions have."""
 
 
-# ------------------------------------------------------------------------------- every callable
-
-# Right arguments by their names, where they are not the defaults; "." is a folder with small data.
-RIGHT = {"algorithm": "fedavg", "alpha": 1.0, "budget": 40.0, "caption": ""}
-RIGHT |= {"client_optimizer": "sgdm", "clients": 2, "clients_per_round": 1, "data_root": "."}
-RIGHT |= {"digest": HISTORY.config.digest, "dimension": 2, "example": torch.ones(1, 3)}
-RIGHT |= {"examples_per_client": 2, "frame": FRAME, "histories": [HISTORY], "ids": ["ann", "bob"]}
-RIGHT |= {"labels": LABELS, "metric": "accuracy", "model": nn.Linear(3, 2), "n": 6, "name": "mine"}
-RIGHT |= {"parts": [[0, 1], [2, 3]], "path": "mine.npz", "root": ".", "rounds": 1, "seed": 0}
-RIGHT |= {"task": TASK, "weights": [1.0, 1.0], "y": torch.zeros(4)}
-# Those of one callable, where its arguments mean something else or are any keywords.
-X3 = torch.ones(4, 3)
-ROWS = pd.DataFrame({"task": [0, 1] * 9, "method": [*"abc"] * 6, "ours": 2.0})
-TABLE = pd.DataFrame([{"task": "a", "method": "b", "printed": 1.0, "ours": 2}])
-OWN = {
-    "run": {"checkpoint": "kept", "checkpoint_every": 1, "chunk_clients": 1},
-    "grid": {"server_lr": [1.0]},
-    "load_task": {"name": "quadratic", "clients": 3, "dimension": 2, "condition": 3.0},
-    "quadratic_task": {"A": np.ones((2, 1, 1)), "b": np.ones((2, 1)), "x0": [0.0], "test": "loss"},
-    "image_task": {"data": "pictures", "model": None},
-    "table_task": {"frame": ROWS, "label": "task", "client": "method", "split": None}
-    | dict.fromkeys(("model", "clients", "alpha")),
-    "from_datasets": {"datasets": [[(1.0, 0), (2.0, 1)]]},
-    "text_task": {"data": "labelled", "words": 9, "length": 4, "model": None},
-    "ClientData": {"x": X3},
-    "Task": vars_of(TASK),
-    "History": vars_of(HISTORY),
-    "clients_for_budget": {"method": fedlib.FedOpt()},
-    "build": {"algorithm": "fedadam", "client_lr": 0.1, "bias_correction": True},
-    "by_user": {"user_codes": LABELS},
-    "dirichlet_proportions": {"classes": 3},
-    "local_split": {"test_fraction": 0.5},
-    "pachinko": {"coarse": LABELS // 2, "fine": LABELS, "beta": 1.0},
-    "quantity": {"sizes": [2, 3]},
-    "uniform_sizes": {"low": 1, "high": 3},
-    "datasets.load_text": {"name": "words"},
-    "datasets.load_posts": {"name": "stackoverflow"},
-    "datasets.import_file": {"overwrite": True},
-    "datasets.prepare": {"name": "mnist", "from_folder": ".", "progress": False},
-    "datasets.leaf_synthetic": {"classes": 2},
-    "figures.unique_labels": {"partitions": [[[0, 1], [2]]]},
-    "figures.learning_curves": {"printed": {"fedavg": 0.5}},
-    "figures.draw_layers": {"frame": figures.layers(nn.Linear(3, 2), torch.ones(1, 3))},
-    "figures.save": {"id": "a/b", "figure": None, "data": FRAME, "root": "."},
-    "figures.comparison": {"frame": TABLE},
-    "Store": {"published": ["."]},
-    "Store.runs": {"requests": [{"overrides": {"server_lr": 1.0}}], "algorithm": "fedavg"},
-    "Store.grid": {"server_lr": [1.0]},
-    "Store.stored": {"published": True},
-    "silos": {"beta": 10.0},
-    "shards": {"shards_per_client": 2},
-    "fixed_classes": {"classes_per_client": 1},
-    **{name: {"params": HISTORY.params, "device": "cpu"} for name in ("evaluate", "predict")},
+# What each takes, and what it does not.
+GIVEN = {
+    "whole": ([3, np.int64(3), -1, 10**30], [True, 2.5, None, "x", torch.ones(1), np.ones(2)]),
+    "rate": ([3, 2.5, math.nan, np.float32(1)], [True, np.bool_(True), "x", 1j, 10**400, [1.0]]),
+    "seed": ([0, 10**30], [-1, 1.5]),
+    "count": ([1, 2**31 - 1], [0, 2**31]),
+    "size": ([0, 2**31 - 1], [-1, 2**31]),
+    "word": (["", None], [3, b"x", ["x"]]),
+    "function": ([print, int, None], [3, "print"]),
+    "pair": ([(1, 2.5)], [(1,), (1, 2, 3), ("x", 1), [1, 2], 3]),
+    "several": ([(), (1, 2, 3)], [(1, "x"), 1]),
+    "names": ([["a"], ("a",), np.array(["a"])], ["ab", [3], {"a"}, None, np.array("a")]),
+    "table": ([{"a": 1}, {}, None], [{"a": "x"}, {1: 1.0}, [("a", 1)]]),
+    "array": ([[1], np.array(["a"]), pd.Series(["a"], dtype=object)], [3, [[1], [1, 2]], [int]]),
+    "numbers": ([[1.5], [[True]]], [["a"], [1j], 1.0, pd.Series(["a"], dtype=object)]),
+    "other": ([[1]], [["x"], 1]),
 }
-# Not called with arguments of the user's: errors, what the library makes, and what takes nothing.
-LEFT = {"Error", "RunConfig", "Client", "Stored", "list_tasks", "list_algorithms", "Oracle"}
-LEFT |= {"Dataset", "TextDataset", "Posts", "how_to_get", "Together"}
-LEFT |= {"adam_state", "adam_step"}
-ROOMS = {"": [fedlib, algorithms, partition, tasks, results], "datasets.": [datasets]}
-ROOMS |= {"figures.": [figures], "client.": [fedlib.client], "server.": [fedlib.server]}
-ROOMS |= {"base.": [fedlib.base]}
 
 
-def public():
-    """What the rooms export and can be called, and the methods of a store and of data."""
-    for prefix, room in ((prefix, room) for prefix, rooms in ROOMS.items() for room in rooms):
-        own = [k for k, v in vars(room).items() if getattr(v, "__module__", "") == room.__name__]
-        for name in getattr(room, "__all__", own):
-            member = getattr(room, name)
-            if callable(member) and name not in LEFT:
-                yield prefix + name, train if name == "Task" else member
-    for name in ("run", "runs", "grid", "load", "stored"):
-        yield f"Store.{name}", getattr(results.Store, name)
+@pytest.mark.parametrize("argument", GIVEN)
+def test_an_argument_is_of_its_type_or_is_refused_by_name(argument):
+    good, bad = GIVEN[argument]
+    for value in good:
+        taken(**{argument: value})
+    for value in bad:
+        refused(f"^taken: {argument} is .*; allowed: ", taken, **{argument: value})
 
 
-PUBLIC = dict(public())
+# What takes nothing, or only what the library makes.
+LEFT = {"list_tasks", "list_algorithms", "how_to_get"}
 
 
-def right(name):
-    """A callable's right arguments: its own, those of their names, and the defaults."""
-    function = PUBLIC[name]
-    if inspect.isclass(function) and issubclass(function, fedlib.component.Component):
-        return vars_of(function())
-    found = {}
-    for key, parameter in inspect.signature(function).parameters.items():
-        if key in RIGHT or parameter.default is not parameter.empty:
-            found[key] = RIGHT.get(key, parameter.default)
-    return found | OWN.get(name, {})
+ROOMS = [fedlib, algorithms, partition, tasks, datasets, figures]
 
 
-ARGUMENTS = [(name, argument) for name in PUBLIC for argument in right(name)]
-# Right arguments are refused too, as the official files are not there.
-NOTHING_THERE = {"datasets.prepare", "datasets.load_posts"}
-# What an error says in place of an argument's name.
-OTHER = {"x": "inputs|column", "y": "column", "path": "no file|its images"}
-OTHER |= {"parts": "part of client|for 0 clients", "sizes": "for [01] clients"}
-OTHER |= {"params": "no run|its parameters", "metric": "has no test"}
-OTHER |= {"name": "unknown (algorithm|task|base)|data set|imported from|holds arrays"}
-OTHER |= {"data_root": "unknown data set|not prepared", "histories": "no runs to draw"}
-OTHER |= {"split": "unknown metric|per client", "datasets": "data set", "client": "a feature is"}
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
+def test_every_public_function_checks_its_arguments(room):
+    public = {name: getattr(room, name) for name in room.__all__}
+    functions = {name for name, member in public.items() if inspect.isfunction(member)}
+    unchecked = {name for name in functions if not hasattr(public[name], "__wrapped__")}
+    assert functions and unchecked <= LEFT
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where all are called, with small data of each kind; some texts are right names of folders."""
-    place = tmp_path_factory.mktemp("calls")
-    for name, shape in {"mine": (2, 3), "pictures": (2, 4, 4)}.items():
-        copies.pictures(place, name, np.ones(shape, np.uint8), np.arange(2))
-    for name, labels in {"words": [{}], "labelled": [{"label": "good"}, {"label": "bad"}]}.items():
-        line = {"client": "ann", "text": "word"}
-        lines = [line | {"split": s} | label for s in ("train", "test") for label in labels]
-        copies.texts(place, name, lines)
-    results.Store(place, []).run(TASK, "fedavg", rounds=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        yield place
-
-
-def call(name, wrong):
-    function = PUBLIC[name]
-    if name.startswith("Store."):
-        function = getattr(results.Store(".", []), name.removeprefix("Store."))
-    try:
-        function(**{**right(name), **wrong})
-    finally:
-        plt.close("all")
-
-
-@pytest.mark.parametrize("name", PUBLIC)
-def test_right_arguments_work(name, folder):
-    try:
-        call(name, {})
-    except fedlib.Error:
-        assert name in NOTHING_THERE
-
-
-@given(st.sampled_from(ARGUMENTS), st.sampled_from(VALUES))
-@examples(every=len(ARGUMENTS) * len(VALUES), few=600)
-def test_wrong_arguments_are_refused_by_name(folder, where, value):
-    name, argument = where
-    with case(f"{name}({argument}={value})"):
-        try:
-            call(name, {argument: value})
-        except fedlib.Error as error:
-            text, said = str(error), f"{argument}|{OTHER.get(argument, argument)}"
-            assert text and (name in NOTHING_THERE or re.search(said, text))
-        except TypeError:  # the user's own function fails
-            assert argument == "callback" and value is int
+def test_fields_of_tasks_and_methods_are_checked():
+    parts = {"name": "mine", "model": TASK.model, "train": DATA, "test": DATA}
+    for kind, fields in ((fedlib.Task, parts), (fedlib.FedOpt, {}), (fedlib.DeltaSGD, {})):
+        wrong = {"FedOpt": "client", "DeltaSGD": "delta"}.get(kind.__name__, "rounds")
+        refused(f"^{kind.__name__}: {wrong} is 'x'; allowed: ", kind, **fields, **{wrong: "x"})
 
 
 def declaration(name):

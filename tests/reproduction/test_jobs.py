@@ -1,6 +1,9 @@
 """Several notebooks at once: what makes runs comes first, then what reads them, then the rest."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -8,6 +11,7 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 
+import fedlib
 from fedlib.reproduction import reproduce
 
 pytestmark = pytest.mark.notebook
@@ -101,11 +105,11 @@ def test_a_kernel_whose_port_is_taken_is_started_again(
 
 
 def wait(condition):
-    for _ in range(300):
+    for _ in range(1200):
         if condition():
             return
         time.sleep(0.1)
-    pytest.fail("after half a minute it is not so")
+    pytest.fail("after two minutes it is not so")
 
 
 def test_whoever_stops_waiting_stops_what_runs(checkout, tmp_path):
@@ -123,3 +127,19 @@ def test_whoever_stops_waiting_stops_what_runs(checkout, tmp_path):
     assert ended
     # A kernel looks for its parent once a second.
     wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ended))
+
+
+SERIES_OF_ONE = "from fedlib.reproduction import reproduce; [*reproduce.reproduce(jobs=2)]"
+
+
+def test_kernels_of_a_killed_command_end(checkout, tmp_path):
+    checkout("20_slow", WAIT)
+    variables = {**os.environ, "PYTHONPATH": str(Path(fedlib.__file__).parents[1])}
+    words = [sys.executable, "-c", SERIES_OF_ONE]
+    command = subprocess.Popen(words, cwd=tmp_path, env=variables)
+    folder = tmp_path / "notebooks"
+    wait(lambda: list(folder.glob("*.pid")))
+    command.kill()
+    command.wait()
+    (number,) = (path.stem for path in folder.glob("*.pid"))
+    wait(lambda: not Path(f"/proc/{number}").exists())
