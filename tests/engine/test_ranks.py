@@ -66,14 +66,7 @@ def test_two_ranks_are_two_cores_bit_for_bit(tmp_path):
 def test_a_killed_rank_ends_all_in_a_line_and_one_process_goes_on(tmp_path):
     script, root = tmp_path / "killed.py", tmp_path / "data"
     script.write_text(KILLED)
-    words = [
-        "run",
-        "synthetic",
-        "scaffold",
-        "--rounds=6",
-        "--dtype=float64",
-        "--clients-per-round=5",
-    ]
+    words = "run synthetic scaffold --rounds=6 --dtype=float64 --clients-per-round=5".split()
     words += ["--json", "--option=clients=12"]
     done = python(*TORCHRUN, script, *words, f"--data-root={root}")
     assert done.returncode != 0
