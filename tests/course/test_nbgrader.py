@@ -55,27 +55,6 @@ def hand_in(course, student, cells):
     nbformat.write(book, folder / f"{GRADED}.ipynb")
 
 
-@pytest.fixture(scope="module")
-def graded(course):
-    """The same course after the submissions of three students were graded."""
-    right = books.sources(books.read(GRADED), "solution", "answer")
-    slips = {
-        "fedadam": right["fedadam"].replace("np.sqrt(v)", "v"),
-        "quiz": right["quiz"].replace('["', '["d", "').replace('"d", "d"', '"a", "d"'),
-        # A sign that the visible test sees, and a test cell that no longer looks.
-        "fedyogi": right["fedyogi"].replace("x + lr", "x - lr"),
-        "fedyogi_test": "pass",
-    }
-    hand_in(course, "right", right)
-    hand_in(course, "wrong", right | slips)
-    (course / "submitted" / "wrong" / GRADED / "checks.py").write_text(
-        "def server_step(*_, **__):\n    pass\n"
-    )
-    hand_in(course, "nothing", {})
-    coursemaker.nbgrader(course, "autograde", GRADED)
-    return course
-
-
 def grades(course, student):
     """Cell -> points that nbgrader gave, and whether a person has to look."""
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
@@ -83,25 +62,18 @@ def grades(course, student):
         return {each.name: (each.auto_score, each.needs_manual_grade) for each in notebook.grades}
 
 
-def test_a_right_submission_has_full_marks(graded):
-    given = grades(graded, "right")
+def test_a_right_submission_has_full_marks_and_a_slip_costs_its_own(course):
+    right = books.sources(books.read(GRADED), "solution", "answer")
+    # A sign that the visible test sees, and a test cell that no longer looks.
+    slip = {"fedyogi": right["fedyogi"].replace("x + lr", "x - lr"), "fedyogi_test": "pass"}
+    hand_in(course, "right", right)
+    hand_in(course, "wrong", right | slip)
+    coursemaker.nbgrader(course, "autograde", GRADED)
+    wrong = grades(course, "wrong")
+    assert {name: wrong[name][0] for name in TESTS} == TESTS | {"fedyogi_test": 0}
+    given = grades(course, "right")
     assert {name: given[name] for name in TESTS} == {n: (p, False) for n, p in TESTS.items()}
     assert {name for name, (_, waiting) in given.items() if waiting} == BY_HAND
-    with Gradebook(f"sqlite:///{graded / 'gradebook.db'}") as book:
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         submission = book.find_submission(GRADED, "right")
         assert (submission.score, submission.max_score) == (5, 10)
-
-
-def test_a_wrong_part_and_stubs_have_no_marks(graded):
-    given = grades(graded, "wrong")
-    wrong = {"fedadam_test": 0, "fedyogi_test": 0, "quiz_test": 0}
-    assert {name: given[name][0] for name in TESTS} == TESTS | wrong
-    assert {score for score, _ in grades(graded, "nothing").values()} == {0}
-
-
-def test_an_instructors_version_is_executed_and_complete(course):
-    made = nbformat.read(course / "instructor" / GRADED / f"{GRADED}.ipynb", as_version=4)
-    source = books.read(GRADED)
-    assert [cell.source for cell in made.cells] == [cell.source for cell in source.cells]
-    ran = [cell for cell in made.cells if cell.metadata.nbgrader.grade_id in ("run", "experiment")]
-    assert all(cell.outputs for cell in ran)

@@ -9,7 +9,6 @@ import pytest
 from nbformat import v4
 
 from docs import coursemaker
-from fedlib.reproduction import reproduce
 
 FORMULA = r"$$x_{t+1} = x_t - \eta\, \frac{m_t}{\sqrt{v_t} + \tau} .$$"
 
@@ -66,51 +65,6 @@ def test_title_idea_pictures_and_summary_are_shown():
     next(cell for cell in bare.cells if cell.source.startswith("## Figures")).source = "## Figures"
     sections = [page.section for page in coursemaker.pages(bare) if page.pictures]
     assert sections == ["Figures", "Figures"]
-
-
-def test_a_few_lines_of_code_are_a_slide_and_many_are_not():
-    led = book()
-    taught = next(cell for cell in led.cells if cell.source.startswith("def taught"))
-    for lines, shown in ((10, 1), (60, 0)):
-        text = "```python\n" + "x = 1\n" * lines + "```"
-        taught.outputs = [v4.new_output("execute_result", {"text/markdown": text})]
-        idea = [page for page in coursemaker.pages(led) if page.section == "Idea"]
-        assert [page.pictures for page in idea if page.pictures] == [taught.outputs] * shown
-        assert "".join(page.text for page in idea).startswith("First.\n\nSecond.")
-
-
-def test_a_deck_begins_with_goals_and_ends_with_the_assignment():
-    for needed in ("sphinx_revealjs", "docutils"):
-        pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")
-    plans = {number: coursemaker.told(number) for number in coursemaker.sessions()}
-    for plan in plans.values():
-        assert {"Goals", "What goes wrong", "Assignment"} <= set(plan)
-        assert {"To discuss", "To do"} & set(plan)
-    plan = plans[2]
-    led = book("What stays.\n\nMore of it. And the rule\nin code:")
-    html = coursemaker.deck("Session 2: Client drift", [led], plan)
-    places = ["hand the server a filtered gradient", "What stays.", "What will it show?"]
-    found = [
-        html.index(words) for words in (*places, "When is there no bias at all", "fedavg_round")
-    ]
-    assert found == sorted(found) and 'class="notes"' in html and "in code:" not in html
-
-
-def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs():
-    words = "So many words that a slide has room for three of these, but not for four. " * 5
-    idea = "\n\n".join([words + "Then", FORMULA, "where it goes on.", *[words] * 8])
-    texts = [page.text for page in coursemaker.pages(book(idea)) if page.section == "Idea"]
-    assert len(texts) >= 3 and max(map(len, texts)) < coursemaker.LETTERS + 100
-    assert "".join(texts).count("So many") == 45
-    assert f"Then\n\n{FORMULA}\n\nwhere it goes on." in texts[0]
-
-
-def test_every_session_has_its_notebooks():
-    sessions = coursemaker.sessions()
-    assert list(sessions) == list(range(1, 12))
-    assert sessions[3] == ("Adaptive servers", ["02_server_adaptivity", "10_cifar10"])
-    assert sessions[10][1] == ["91_paper_against_ours"]
-    assert all(reproduce.notebooks(names) for _, names in sessions.values())
 
 
 def test_a_deck_needs_no_network_and_its_slides_fit(tmp_path, request):

@@ -18,12 +18,6 @@ CARD = ("paper", "runtime", "needs", "produces")
 SHOWN = {"explore", "code", "figure", "claim", "plan"}
 COMMON = {"preset": "", "seed": 0, "device": "auto"}
 NUMBERS = 5  # that people change, besides these
-# Of code outside the plan, and of the plan.
-CODE_LINES, PLAN_LINES, FUNCTION_LINES, LINE_LENGTH = 151, 60, 15, 100
-# The theory notebooks define the methods once more, compare them with the library's, and draw
-# their own pictures: what is used nowhere else stands in the open.
-THEORY = {path.stem for path in NOTEBOOKS if "01" <= path.stem[:2] <= "08"}
-THEORY_CODE_LINES, THEORY_FUNCTION_LINES = 330, 20
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|tmp|work|Users|mnt|opt|usr|var)/|[A-Z]:\\\\")
 
 
@@ -72,20 +66,6 @@ def test_card_and_next(path, book):
     assert [name for name in CARD if f"| {name} |" not in card] == []
     links = re.findall(r"\]\(([^)]+\.ipynb)\)", "\n".join(markdown(book)))
     assert [link for link in links if not (FOLDER / link).is_file()] == []
-
-
-def test_next_leads_forwards_from_the_first_notebook_to_the_last():
-    leads = {}
-    for path in NOTEBOOKS[:-1]:
-        text = markdown(nbformat.read(path, as_version=4))[-1]
-        assert text.startswith("## Next"), path.stem
-        links = re.findall(r"\]\(([^)]+\.ipynb)\)", text)
-        assert links[0] > path.name and len(set(links)) == len(links), path.stem
-        leads[path.name] = links[0]
-    name = NOTEBOOKS[0].name
-    while name in leads:
-        name = leads[name]
-    assert name == NOTEBOOKS[-1].name
 
 
 def test_experiments_show_their_numbers_runs_and_code(path, book):
@@ -143,23 +123,15 @@ def test_nothing_of_a_run_is_stored(path, book):
 
 
 def test_thin(path, book):
-    def statements(cells):
-        lines = [line for cell in cells for line in cell.source.splitlines() if line.strip()]
-        return [line for line in lines if not line.startswith("# ")]
-
-    lines, planned = statements(code(book)), statements(code(book, "plan"))
-    theory = path.stem in THEORY
-    assert len(lines) - len(planned) <= (THEORY_CODE_LINES if theory else CODE_LINES)
-    assert len(planned) <= PLAN_LINES and max(map(len, lines)) <= LINE_LENGTH
-    text = [line for source in markdown(book) for line in source.splitlines()]
-    assert [line for line in text if len(line) > 110 and not line.startswith("|")] == []
+    """The ideas define the methods once more and draw their own pictures, in the open."""
+    most, longest = (330, 20) if "01" <= path.stem[:2] <= "08" else (151, 15)
+    cells = [cell for cell in code(book) if cell not in code(book, "plan")]
+    lines = [line for cell in cells for line in cell.source.splitlines() if line.strip()]
+    assert sum(not line.startswith("# ") for line in lines) <= most
     for node in ast.walk(tree(book)):
         assert not isinstance(node, ast.ClassDef), "classes belong to the library"
         if isinstance(node, ast.FunctionDef):
-            most = THEORY_FUNCTION_LINES if theory else FUNCTION_LINES
-            assert node.end_lineno - node.lineno < most, f"{node.name} is too long"
-        if isinstance(node, ast.Call):
-            assert ast.unparse(node.func).split(".")[-1] not in ("backward", "zero_grad")
+            assert node.end_lineno - node.lineno < longest, f"{node.name} is too long"
 
 
 def test_what_a_cell_is_to_show_is_its_last_line(book):
@@ -168,21 +140,6 @@ def test_what_a_cell_is_to_show_is_its_last_line(book):
             call = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                 assert call.func.attr not in SHOWN, f"{cell.id}: {ast.unparse(call)[:60]} is hidden"
-
-
-def test_the_loop_from_scratch_hides_nothing():
-    """What trains in 08 takes nothing from fedlib, and all of it is compared with fedlib."""
-    book = nbformat.read(FOLDER / "08_from_scratch.ipynb", as_version=4)
-    functions = {n.name: n for n in ast.walk(tree(book)) if isinstance(n, ast.FunctionDef)}
-    trains = set(functions) - {"deal", "flat", "compare", "accuracy"}
-    assert trains >= {"gradient", "train", "sgd", "fedavg", "mime_client", "delta_sgd"}
-    from_fedlib = {"fedlib", "session", "task", "runs", "figures", "make_plan", "client_keys"}
-    for name in trains:
-        used = {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
-        assert not used & from_fedlib - ({"session"} if name == "network" else set()), name
-    compared = [ast.literal_eval(call.args[2]) for call in calls(book, "compare")]
-    servers = ["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"]
-    assert compared == [*servers, "scaffold", "mime", "fedavg", "fedadam"]
 
 
 def test_checks_assert(book):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fedlib
-from fedlib import models, plans
+from fedlib import plans
 from fedlib.engine import configure
 from fedlib.plans import Request
 from fedlib.reproduction import answers, forecast
@@ -70,7 +70,7 @@ def test_what_the_data_decide_is_unknown_and_not_guessed():
     assert forecast.words(frame, "paper").loc["all", "hours_h200"] == "?"
 
 
-def test_the_seconds_are_those_of_the_document_and_the_parameters_the_models():
+def test_the_seconds_are_those_of_the_document():
     text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     head = "| workload | fedlib s | plain s |"
     tables = [part for part in text.split("\n\n") if part.startswith(head)]
@@ -79,18 +79,6 @@ def test_the_seconds_are_those_of_the_document_and_the_parameters_the_models():
         known = {name: forecast.COSTS["workloads"][name][device] for name in rows}
         assert {name: float(seconds) for name, seconds in rows.items()} == known
         assert len(rows) == 6
-    made = {
-        "cifar10": models.ResNet18GN(10),
-        "cifar100": models.ResNet18GN(100),
-        "emnist_cr": models.EMNISTCNN(62),
-        "emnist_ae": models.EMNISTAutoencoder(),
-        "shakespeare": models.ShakespeareLSTM(90),
-        "stackoverflow_lr": models.TagModel(10_000, 500),
-        "stackoverflow_nwp": models.NextWordLSTM(10_000),
-    }
-    for name, model in made.items():
-        size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        assert forecast.COSTS["tasks"][name]["parameters"] == size, name
 
 
 def test_a_dry_run_needs_no_data(command, tmp_path):

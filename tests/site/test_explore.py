@@ -53,9 +53,3 @@ def test_every_setting_of_the_controls_shows_its_own_picture(page, browser):
         wanted = [255 * RED[i], 255 * GREEN[j], 255 * (BLUE[k] == "all")]
         assert max(abs(one - other) for one, other in zip(color, wanted, strict=True)) < 4, places
         assert shown == [f"{RED[i]:g}", f"{GREEN[j]:g}"] and BLUE[k] in told
-
-
-def test_nothing_is_kept_unless_it_is_asked_for(monkeypatch):
-    monkeypatch.delenv("FEDLIB_EXPLORE", raising=False)
-    shown = notebook.explore(draw, red=RED)._repr_mimebundle_()
-    assert "text/html" not in shown and "image/png" in shown

@@ -1,6 +1,5 @@
 """What the site is made from, piece by piece; what needs Sphinx is skipped without it."""
 
-import importlib.util
 import json
 
 import nbformat
@@ -13,7 +12,6 @@ from docs.executed import executed
 from fedlib import papers
 from fedlib.paths import project_root
 from fedlib.reproduction import reproduce
-from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -115,36 +113,3 @@ def test_a_copy_is_shown_if_it_has_the_notebooks_cells_and_ran_to_its_end(tmp_pa
     spoil(book)
     nbformat.write(book, tmp_path / notebook.name)
     assert executed(notebook, tmp_path) is None
-
-
-def test_a_notebook_can_be_downloaded_and_does_not_say_where_it_ran(monkeypatch):
-    for needed in ("sphinx", "docutils"):
-        pytest.importorskip(needed)
-    path = project_root() / "docs" / "site" / "conf.py"
-    spec = importlib.util.spec_from_file_location("conf", path)
-    conf = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conf)
-    monkeypatch.setattr(conf, "executed", run_of)
-    source = [""]
-    conf.read(None, "notebooks/10_cifar10", source)
-    shown = nbformat.reads(source[0], as_version=4)
-    assert "from data/runs" in source[0] and str(project_root()) not in source[0]
-    assert "</notebooks/10_cifar10.ipynb>" in shown.cells[0].source
-
-
-@pytest.mark.parametrize(
-    ("latex", "parts"),
-    [
-        (r"\frac12 x^2", ["<mfrac>", "<mn>1</mn>", "<msup>"]),
-        (r"\big(x_t\big)", ["<msub>"]),
-        (r"q_1, \dots, q_n", ["…"]),
-        (r"\begin{aligned} a &= b \\ c &= d \end{aligned}", ["<mtable", "<mtr>"]),
-    ],
-)
-def test_formulas_become_mathml(latex, parts):
-    pytest.importorskip("docutils")
-    from docs.mathml import mathml
-
-    markup = mathml(latex)
-    assert markup.startswith("<math") and all(part in markup for part in parts)
-    refused("cannot be translated", mathml, latex + r"\nonsense")
