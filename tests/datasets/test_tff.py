@@ -6,7 +6,6 @@ import tracemalloc
 import h5py
 import numpy as np
 import pytest
-import torch
 
 from fedlib import datasets
 from fedlib.datasets import catalogue, posts, writers
@@ -61,6 +60,20 @@ def prepare(offer):
 
 # ---------------------------------------------------------------------------------------- arrays
 
+
+def are_stored(data, splits, prefix="", **fields):
+    """The arrays are the files' rows, client by client; a test client's id has a prefix."""
+    for split, own in splits.items():
+        rows = in_order(own)
+        for field, key in fields.items():
+            expected = np.stack([row[key] for _, row in rows])
+            np.testing.assert_array_equal(getattr(data, f"{split}_{field}"), expected)
+        codes, before = getattr(data, f"{split}_client"), prefix if split == "test" else ""
+        assert [data.clients[code] for code in codes] == [before + client for client, _ in rows]
+    kinds = [array.dtype for array in (data.train_x, data.train_y, data.train_client)]
+    assert kinds == [np.uint8, np.int64, np.int64]
+
+
 EMNIST = {"pixels": np.zeros((0, 28, 28), np.float32), "label": np.zeros(0, np.int32)}
 
 
@@ -69,10 +82,11 @@ def emnist():
     random = np.random.default_rng(0)
 
     def images(n):
-        levels = random.integers(0, 256, (n, 28, 28)).astype(np.float32)
+        levels = random.integers(0, 256, (n, 28, 28))
         levels[:, 0] = 255  # paper is bright
         pixels, labels = levels / np.float32(255), random.integers(0, 62, n).tolist()
-        return [{"pixels": pixels[i], "label": labels[i]} for i in range(n)]
+        columns = {"levels": levels, "pixels": pixels.astype(np.float32), "label": labels}
+        return [{key: values[i] for key, values in columns.items()} for i in range(n)]
 
     return {
         "train": {"f10_1": images(3), "f9_1": images(2), "é": images(4), "f2_0": []},
@@ -87,15 +101,7 @@ def test_emnist_bit_for_bit(tmp_path, prepare):
     data = datasets.load("emnist", tmp_path)
     assert data.clients == ("f10_1", "f2_0", "f99", "f9_1", "é")  # by code point
     assert data.polarity == "ink_dark" and len(data.classes) == 62 and not data.stand_in
-    for split in ("train", "test"):
-        x, y, codes = (getattr(data, f"{split}_{field}") for field in ("x", "y", "client"))
-        rows = in_order(splits[split])
-        assert x.dtype == np.uint8 and y.dtype == codes.dtype == np.int64
-        pixels = torch.from_numpy(np.array(x)).float() / 255
-        expected = np.stack([row["pixels"] for _, row in rows])
-        np.testing.assert_array_equal(pixels.numpy().view(np.uint32), expected.view(np.uint32))
-        assert y.tolist() == [row["label"] for _, row in rows]
-        assert [data.clients[code] for code in codes] == [client for client, _ in rows]
+    are_stored(data, splits, x="levels", y="label")
     assert datasets.verify("emnist", tmp_path)["fingerprint"] == data.fingerprint
 
 
@@ -137,14 +143,7 @@ def test_cifar100_bit_for_bit_with_test_clients_of_their_own(tmp_path, prepare):
     data = datasets.load("fed_cifar100", tmp_path)
     assert data.clients[:4] == ("0", "1", "10", "2")
     assert data.clients[-3:] == ("test/0", "test/1", "test/2")
-    for split, prefix in (("train", ""), ("test", "test/")):
-        rows = in_order(splits[split])
-        for field, key in (("x", "image"), ("y", "label"), ("coarse", "coarse_label")):
-            expected = np.stack([row[key] for _, row in rows])
-            np.testing.assert_array_equal(getattr(data, f"{split}_{field}"), expected)
-        codes = getattr(data, f"{split}_client")
-        assert [data.clients[code] for code in codes] == [prefix + client for client, _ in rows]
-    assert data.train_x.dtype == np.uint8 and data.train_y.dtype == np.int64
+    are_stored(data, splits, "test/", x="image", y="label", coarse="coarse_label")
 
 
 # ----------------------------------------------------------------------------------------- texts
@@ -265,16 +264,13 @@ def test_posts_have_a_loader_of_their_own(tmp_path, prepare):
 def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(writers, "_PIECE", 100)
     row = {"tags": "tag1", "title": "w1 w2", "tokens": "w1 w2 w3 w4 w5 w6 w7 w8"}
-    like = {key: str for key in row}
     held = []
     for clients in (4, 32):
-        folder = tmp_path / str(clients)
-        folder.mkdir()
-        content = {str(client): [row] * 100 for client in range(clients)}
-        (path,) = write_h5(folder, "x", {"train": content}, like).values()
+        content = {"train": {str(client): [row] * 100 for client in range(clients)}}
+        (path,) = write_h5(tmp_path, f"of_{clients}", content, dict.fromkeys(row, str)).values()
         tracemalloc.start()
         pieces = writers.read_pieces(path, ["tokens", "title", "tags"])
-        posts.write(folder, "train", pieces, WORD_LIST, ["tag1"])
+        posts.write(tmp_path, f"of_{clients}", pieces, WORD_LIST, ["tag1"])
         held.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert held[1] < 1.5 * held[0]

@@ -102,13 +102,6 @@ def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(hi
     heights = sorted(text.get_position()[1] for text in ax.texts if text.get_position()[0] > 1)
     assert np.diff(heights).min() > 0.04 and heights[-1] <= 1
     assert [line.get_marker() for line in ax.get_lines()].count("x") == 1
-    low = [
-        planted(first, name, [90, *np.linspace(50, 10 + 1.5 * k, 40)])
-        for k, name in enumerate(ends)
-    ]
-    (ax,) = figures.learning_curves(low, window=1)[0].axes
-    heights = [text.get_position()[1] for text in ax.texts if text.get_position()[0] > 1]
-    assert len(heights) == 5 and min(heights) >= 0  # none below the axis, beside its numbers
     many = [planted(histories[0], name, [0, 1, 2]) for name in list(style.LOOKS)[:9]]
     (ax,) = figures.learning_curves(many)[0].axes
     assert not labels(ax) and len(ax.get_legend().get_texts()) == 9

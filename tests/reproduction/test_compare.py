@@ -301,31 +301,3 @@ def test_numbers_of_the_same_runs_are_compared_once(hand_made, synthetic, printe
     lost = {"printed": math.nan}
     assert (cells([], printed({**same, **lost}, {**again, **lost}))["repeats"] == "").all()
     assert (cells([], printed({**same, **lost}, again))["repeats"] == "").all()
-
-
-@pytest.mark.slow
-def test_the_published_runs_of_single_last_rounds_are_judged_by_what_their_rounds_say():
-    """Once more from the runs' frames alone: Δ-SGD's numbers, of one evaluation each."""
-    from docs.tables import compared, published
-
-    runs = {run.config.digest: run for run in published().stored(published=True)}
-    frame = compared()
-    rows = frame[(frame["paper"] == "delta_sgd") & (frame["outcome"] != "")].to_dict("records")
-    assert len(rows) > 70
-    for row in rows:
-        curves = []
-        for digest in row["runs"]:
-            history = runs[digest].history(params=False)
-            table = history.frame.query("split == 'test' and metric == 'accuracy'")
-            curves.append(100 * table.set_index("round")["value"].sort_index())
-        if "diverged" in row["note"]:
-            expected = "differs"
-        else:
-            last = pd.Series([curve.iloc[-1] for curve in curves])
-            jumps = [curve[curve.index > curve.index[-1] - 100].var() for curve in curves]
-            n, deviation = len(curves), max((sum(jumps) / len(jumps)) ** 0.5, last.std() or 0.0)
-            chance = 2 * deviation * (1 + 1 / n) ** 0.5
-            gap = abs(last.mean() - row["printed"])
-            expected = "agrees" if gap <= 1.5 and chance <= 1.5 else "cannot be told"
-            expected = "differs" if gap > max(1.5, chance) else expected
-        assert row["outcome"] == expected, row
