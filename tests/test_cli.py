@@ -25,32 +25,26 @@ MISTAKES = [
     (["run", "synthetic", "fedavg", "--option", "width=1"], "unknown option of task synthetic"),
     (["run", "synthetic", "fedavg", *("--set", "client_lr=1") * 2], "client_lr is given twice"),
     (["run", "synthetic", "fedavg", "--option", "preset=paper"], "use --preset"),
-    (["run", "synthetic", "fedavg", "--option", "data_root=x"], "use --data-root"),
     (["run", "synthetic", "fedavg", "--option", "name=x"], "rename your function's"),
     (["run", "synthetic", "fedavg", "--set", "client_lr=" + "[" * 100_000], "client_lr is"),
     (["grid", "synthetic", "fedavg", "client_lr"], "is not KEY=V1,V2"),
-    (["grid", "synthetic", "fedavg", "client_lr=1", "client_lr=2"], "is given twice"),
     (["grid", "synthetic", "fedavg", "mu=1", "--set", "mu=2"], "the other time as --set"),
     (["grid", "synthetic", "fedavg", "rounds=1,2"], "axis rounds is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "self=1"], "axis self is no hyperparameter"),
-    (["grid", "synthetic", "fedavg", "chunk_clients=1"], "axis chunk_clients is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "local_epochs=[1,2],[2,1]"], "local_epochs is [2, 1]"),
     (["data", "import", "mine", "."], " is no folder of LEAF's JSON: "),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "prepare", "mnits"], "unknown data set to prepare 'mnits': did you mean 'mnist'"),
     (["data", "prepare", "rare_words"], "import a copy of another with 'fedlib data import NAME"),
     (["data", "prepare"], "give a data set, or --preset laptop, or --notebook 12"),
-    (["data", "prepare", "mnist", "--notebook", "12"], "give a data set, or --preset laptop"),
     (["data", "prepare", "--preset", "laptop", "--overwrite"], "--overwrite is for one data set"),
     (["data", "prepare", "--notebook", "99"], "unknown notebook with a plan '99'"),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
-    (["reproduce", "23", "--output", "/etc/passwd"], "/etc/passwd"),
     (["sweep", "23", "--dry-run", "-p", "rounds=[1]"], "rounds"),
     (["sweep", "--shard", "3/2"], "--shard is '3/2'; allowed: I/N"),
     (["sweep", "--executor", "slurm", "--shard", "1/2"], "--shard is one process's"),
     (["sweep", "--device", "cuda:99"], "device 'cuda:99': t"),
-    (["sweep", "--device", "cuda:99", "--shard", "1/2"], "device 'cuda:99': t"),
     (["sweep", "--backend", "vectorised"], "did you mean 'vectorized'"),
     (["sweep", "-p", "seed=1"], "--parameter seed is no number of a plan; use --seed"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
@@ -59,7 +53,6 @@ MISTAKES = [
     (["publish", "23", "--partial"], "no runs to publish"),
     (["publish", "10_other", "23"], "runs of 10_other are not stored"),
     (["claims", "mime-prox", "--stored", "--device", "nope"], "unknown device 'nope'"),
-    (["claims", "mime-prox", "--printed", "--preset", "nope"], "unknown preset 'nope'"),
     (["doctor", "\ud800"], "fedlib: "),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
 ]
@@ -77,13 +70,6 @@ def test_a_run_without_time_left_says_that_the_same_command_goes_on(command):
 def test_mistakes_exit_2_with_one_line(command, own_folders, words, message):
     command.refused(message, *words)
     assert not list(own_folders.rglob("*.parquet"))
-
-
-def test_help_everywhere(command):
-    out = command.says()
-    commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
-    for name in (*commands, "compare", "doctor"):
-        assert name in out and "Usage" in command.says(name, "--help")
 
 
 def test_run_stores_and_answers_from_the_store(command, own_folders):
@@ -178,12 +164,6 @@ def test_doctor_list_and_compare_answer_programs(command):
     assert all(row["ours"] is None for row in rows)
 
 
-@pytest.mark.parametrize("words", ["compare", "list", "data list", "claims --stored", "doctor"])
-def test_what_a_person_reads_fits_100_columns(command, words):
-    command("run", "quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1")
-    assert max(map(len, command.says(*words.split()).splitlines())) <= 100
-
-
 def test_numbers_that_are_not_finite_are_null_in_json(command):
     """A run that diverges still prints JSON that every program reads."""
     words = ["run", "quadratic", "fedavg", "--rounds", "40", "--set", "local_steps=5"]
@@ -213,12 +193,6 @@ def test_help_and_list_do_without_pytorch(words):
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_what_judges_and_compares_does_without_matplotlib():
-    code = "import sys; from fedlib.reproduction import claims, compare; "
-    code += "assert 'matplotlib' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_what_is_listed_is_what_is_declared(command, prepared, own_folders):
     """Though nothing of it is imported."""
     prepared("cifar10")
@@ -236,16 +210,15 @@ def test_what_is_listed_is_what_is_declared(command, prepared, own_folders):
     assert command("list", "data")[1].count("mine") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(number):
+def test_a_request_to_end_in_the_first_seconds_is_told_in_one_line():
     process = started("run", "quadratic", "fedavg", "--rounds", "1000000", "--set", "local_steps=1")
     time.sleep(5)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     try:
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 128 + number, errors
+    assert process.returncode == 128 + signal.SIGTERM, errors
     assert errors.count("\n") == 1 and errors.startswith("fedlib: "), errors
 
 

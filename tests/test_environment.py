@@ -16,6 +16,7 @@ JUPYTER = ["IPython", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core
 JUPYTER += ["nbclient", "nbformat", "papermill", "traitlets"]
 README_LINES = """
 import fedlib
+from fedlib.reproduction import claims, compare
 assert "matplotlib" not in sys.modules  # it is imported when it is needed
 history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=2)
 fedlib.plot(history)
@@ -23,11 +24,9 @@ fedlib.plot(history)
 COMMAND = "from fedlib import cli\nsys.argv = ['fedlib', '{}']\ncli.main()"
 # What is called, with its exit status and what it says on standard error.
 CALLS = [
-    (README_LINES, 0, ""),
+    (README_LINES + COMMAND.format("doctor"), 0, ""),
     (COMMAND.format("list"), 0, ""),
-    (COMMAND.format("doctor"), 0, ""),
     (COMMAND.format("reproduce"), 2, "[notebooks]"),
-    ("from fedlib.reproduction import sweep", 0, ""),
     ("import fedlib.notebook", 1, "pip install 'fedlib[notebooks]'"),
 ]
 # In a process where nothing of Jupyter is installed.

@@ -109,8 +109,9 @@ def task(**more):
     return fedlib.Task("mine", Net, data, TEST, **more)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("algorithm", ["fedavg", "mime", "centralized"])
+@pytest.mark.parametrize(
+    ("algorithm", "dtype"), [("fedavg", "float32"), ("mime", "float64"), ("centralized", "float32")]
+)
 def test_what_was_trained_is_at_hand(algorithm, dtype):
     history = fedlib.run(task(), algorithm, rounds=3, dtype=dtype)
     model = history.model()
@@ -215,14 +216,15 @@ def test_a_grid_calls_back_for_each_configuration_and_a_store_for_what_it_trains
     assert len(store.stored()) == 1
 
 
-@pytest.mark.parametrize("answer", [None, False, 0, np.False_, ""])
-def test_a_callback_that_only_looks_changes_nothing(answer):
+def test_a_callback_that_only_looks_changes_nothing():
+    answers = iter([None, False, 0, np.False_, ""])
+
     def look(history):
         torch.rand(3), np.random.rand(), history.model().train()
         fedlib.run(task(), "fedavg", rounds=1)  # another run
-        return answer
+        return next(answers)
 
-    alone, watched = (fedlib.run(task(), "fedavg", rounds=3, callback=how) for how in (None, look))
+    alone, watched = (fedlib.run(task(), "fedavg", rounds=5, callback=how) for how in (None, look))
     assert watched.frame.equals(alone.frame)
 
 

@@ -7,6 +7,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import cache
 
 import matplotlib
 import numpy as np
@@ -114,9 +115,15 @@ def numbers(model=Drawn, **given):
     return np.concatenate([params, history.frame["value"].to_numpy()])
 
 
+@cache
+def plain():
+    """As where nothing is set."""
+    return numbers()
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_the_process_has_set_decides_nothing_and_stays(name):
-    alone = numbers()
+    alone = plain()
     running = threading.active_count()
     environment, styles = dict(os.environ), dict(matplotlib.rcParams)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -147,8 +154,8 @@ def test_runs_in_threads_are_those_of_one():
 
     with threads(2, others=False):
         alone = [own(0), own(1)]
-        with ThreadPoolExecutor(8) as pool:
-            for turn, each in enumerate(pool.map(own, range(16))):
+        with ThreadPoolExecutor(4) as pool:
+            for turn, each in enumerate(pool.map(own, range(8))):
                 assert np.array_equal(each, alone[turn % 2])
         assert torch.get_num_threads() == process.usual_threads() == 2
     assert not [one for one in threading.enumerate() if one.name.startswith("fedlib")]
