@@ -6,11 +6,10 @@ sem (a printed number's ±). :func:`numbers` makes it from runs, :func:`printed`
 table, and the same function judges both. How to add a claim, in ``claims.py`` of the paper's room.
 Its words stand in ``fedlib/papers/claims.toml``::
 
+    @decides("fedopt-cifar10", {"10_cifar10": ("curves",)})
     def ahead(frame: pd.DataFrame) -> Iterator[Statement]:
         end = finals(frame, "accuracy")
         yield above("FedAdam > FedAvg + 0.02", one(end, "fedadam"), one(end, "fedavg") + 0.02)
-
-    Evidence("fedopt-cifar10", {"10_cifar10": ("curves",)}, ahead)
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from fedlib.results import reading
 from fedlib.results.reading import Key
 from fedlib.results.selection import late, merit, settings, training_score, winners
 
+Measure = Callable[[pd.DataFrame], Iterable["Statement"]]
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
 # In place of a round: the mean over the last ones.
 MEAN = -1
@@ -413,9 +413,29 @@ class Evidence:
 
     id: str
     sources: Mapping[str, Sequence[str]]
-    measure: Callable[[pd.DataFrame], Iterable[Statement]]
+    measure: Measure
     frame: Callable[[Sequence[History]], pd.DataFrame] = numbers
     printed: Callable[[], pd.DataFrame] | None = None
     each: str = ""
     together: bool = False
     whole: bool = False
+
+
+# What the rooms' claims are decided by.
+KNOWN: dict[str, Evidence] = {}
+
+
+def decides(
+    id: str,
+    sources: Mapping[str, Sequence[str]],
+    frame: Callable[[Sequence[History]], pd.DataFrame] = numbers,
+    printed: Callable[[], pd.DataFrame] | None = None,
+    **more: Any,
+) -> Callable[[Measure], Measure]:
+    """Have the function below decide a claim. The arguments are :class:`Evidence`'s."""
+
+    def register(measure: Measure) -> Measure:
+        KNOWN[id] = Evidence(id, sources, measure, frame, printed, **more)
+        return measure
+
+    return register

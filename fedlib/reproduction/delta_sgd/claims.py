@@ -16,12 +16,12 @@ from fedlib import tasks
 from fedlib.engine.history import History
 from fedlib.reproduction.delta_sgd.tables import client_of
 from fedlib.reproduction.evidence import (
-    Evidence,
     Key,
     Missing,
     Statement,
     above,
     below,
+    decides,
     finals,
     least,
     most,
@@ -42,7 +42,12 @@ CLASSES = {"ag_news": 4, "dbpedia": 14}
 # Which of Table 2a's methods stay at chance.
 AT_CHANCE = ("sgdm", "sgdm_decay", "adam", "adagrad")
 # Parts of notebook 39 and what they vary.
+EPOCHS = {ABLATION: ("epochs", "more_epochs"), IMAGES: ("table",)}
 VARIANTS = {"fedprox": "FedProx", "moon": "MOON", "fedadam": "FedAdam"}
+
+
+_COLUMNS: dict[str, Key] = {"algorithm": client_label, "alpha": "option.alpha"}
+_BY_PART = per(**_COLUMNS, part=part_of)
 
 
 def compared(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
@@ -86,71 +91,10 @@ def whole_columns(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def robust(frame: pd.DataFrame) -> Iterator[Statement]:
-    """Delta-SGD's largest distance from the best of a column is the smallest of all, and at most 3
-    points. It is first or second in two thirds of the columns.
-    """
-    end = compared(frame)
-    gaps = end.groupby(level=COLUMN).transform("max") - end
-    farthest = gaps.groupby(level="algorithm").max()
-    ours = one(farthest, OURS)
-    others = least(farthest, [name for name in farthest.index if name != OURS])
-    yield below("largest distance from a column's best: Delta-SGD < the others", ours, others)
-    yield below(f"largest distance from a column's best: Delta-SGD <= {FARTHEST}", ours, FARTHEST)
-    columns = [second(column.droplevel(COLUMN)) for _, column in end.groupby(level=COLUMN)]
-    enough = math.ceil(2 * len(columns) / 3)
-    margins = pd.concat(columns, axis=1)
-    ordered = margins.apply(lambda row: row.nlargest(enough).iloc[-1], axis=1)
-    yield above(f"first or second in {enough} of {len(columns)} columns", ordered)
-
-
-def best_delta(frame: pd.DataFrame) -> Iterator[Statement]:
-    """delta = 0.1 is nowhere more than 2 points behind the best of those tried."""
-    end = finals(frame, "accuracy", *COLUMN, "delta")
-    for (task, alpha), column in end.groupby(level=COLUMN):
-        deltas = column.droplevel(COLUMN)
-        text = f"{task}, alpha {alpha:g}: delta 0.1 at most {BEHIND} behind the best"
-        yield above(text, one(deltas, 0.1), deltas.max() - BEHIND)
-
-
-def epochs(frame: pd.DataFrame) -> Iterator[Statement]:
-    """Delta-SGD with two or three local epochs ends at most 3 points above one."""
-    for (task, alpha), column in frame.groupby(COLUMN, sort=False):
-        if column["local_epochs"].max() > 1:
-            end = finals(column, "accuracy", "local_epochs")
-            for number in end.index.drop(1, errors="ignore"):
-                text = f"{task}, alpha {alpha:g}: {number} local epochs at most {MORE} above one"
-                yield below(text, one(end, number), one(end, 1) + MORE)
-
-
-def variants(frame: pd.DataFrame) -> Iterator[Statement]:
-    """By its mean rank over a variant's columns Delta-SGD is first or second, in each variant."""
-    for part, end in compared(frame, "part").groupby(level="part", sort=False):
-        ranks = end.groupby(level=COLUMN).rank(ascending=False)
-        mean = ranks.groupby(level="algorithm").mean()
-        yield above(f"{VARIANTS[str(part)]}: first or second by the mean rank", second(-mean))
-
-
-def text(frame: pd.DataFrame) -> Iterator[Statement]:
-    """The methods that are at chance in print stay near it on every text. Delta-SGD is no more than
-    2 points behind the best.
-    """
-    for task, part in frame.groupby("task", sort=False):
-        end, chance = finals(part, "accuracy"), 1 / CLASSES[str(task)]
-        words = f"{task}: SGDM, Adam and Adagrad < {CHANCE:g} x chance"
-        yield below(words, most(end, AT_CHANCE), CHANCE * chance)
-        best = most(end, {*end.index, OURS, "sgd", "sps"})
-        words = f"{task}: Delta-SGD at most {BEHIND} behind the best"
-        yield above(words, one(end, OURS), best - BEHIND)
-
-
 def _cut(run: History) -> bool:
     """Whether a run has fewer rounds than the paper's, which small problems need not have."""
     task = run.config.task
     return task["preset"] != "quick" and run.config.rounds < tasks.rounds(task["name"], "paper")
-
-
-_COLUMNS: dict[str, Key] = {"algorithm": client_label, "alpha": "option.alpha"}
 
 
 def _whole(histories: Sequence[History]) -> pd.DataFrame:
@@ -172,29 +116,64 @@ def _printed_variants() -> pd.DataFrame:
     return pd.concat([_printed(item).assign(part=part) for part, item in items.items()])
 
 
-EVIDENCE = (
-    Evidence(
-        "delta-robust",
-        {IMAGES: ("table",)},
-        robust,
-        _whole,
-        partial(_printed, "Table 1"),
-    ),
-    Evidence("delta-text", {TEXTS: ()}, text, per(**_COLUMNS), partial(_printed, "Table 2a")),
-    Evidence("delta-delta", {ABLATION: ("delta",)}, best_delta, per("option.alpha", "delta")),
-    Evidence(
-        "delta-epochs",
-        {ABLATION: ("epochs", "more_epochs"), IMAGES: ("table",)},
-        epochs,
-        _ours,
-        together=True,
-    ),
-    Evidence(
-        "delta-variants",
-        {ABLATION: tuple(VARIANTS)},
-        variants,
-        per(**_COLUMNS, part=part_of),
-        _printed_variants,
-        whole=True,
-    ),
-)
+@decides("delta-robust", {IMAGES: ("table",)}, _whole, partial(_printed, "Table 1"))
+def robust(frame: pd.DataFrame) -> Iterator[Statement]:
+    """Delta-SGD's largest distance from the best of a column is the smallest of all, and at most 3
+    points. It is first or second in two thirds of the columns.
+    """
+    end = compared(frame)
+    gaps = end.groupby(level=COLUMN).transform("max") - end
+    farthest = gaps.groupby(level="algorithm").max()
+    ours = one(farthest, OURS)
+    others = least(farthest, [name for name in farthest.index if name != OURS])
+    yield below("largest distance from a column's best: Delta-SGD < the others", ours, others)
+    yield below(f"largest distance from a column's best: Delta-SGD <= {FARTHEST}", ours, FARTHEST)
+    columns = [second(column.droplevel(COLUMN)) for _, column in end.groupby(level=COLUMN)]
+    enough = math.ceil(2 * len(columns) / 3)
+    margins = pd.concat(columns, axis=1)
+    ordered = margins.apply(lambda row: row.nlargest(enough).iloc[-1], axis=1)
+    yield above(f"first or second in {enough} of {len(columns)} columns", ordered)
+
+
+@decides("delta-delta", {ABLATION: ("delta",)}, per("option.alpha", "delta"))
+def best_delta(frame: pd.DataFrame) -> Iterator[Statement]:
+    """delta = 0.1 is nowhere more than 2 points behind the best of those tried."""
+    end = finals(frame, "accuracy", *COLUMN, "delta")
+    for (task, alpha), column in end.groupby(level=COLUMN):
+        deltas = column.droplevel(COLUMN)
+        text = f"{task}, alpha {alpha:g}: delta 0.1 at most {BEHIND} behind the best"
+        yield above(text, one(deltas, 0.1), deltas.max() - BEHIND)
+
+
+@decides("delta-epochs", EPOCHS, _ours, together=True)
+def epochs(frame: pd.DataFrame) -> Iterator[Statement]:
+    """Delta-SGD with two or three local epochs ends at most 3 points above one."""
+    for (task, alpha), column in frame.groupby(COLUMN, sort=False):
+        if column["local_epochs"].max() > 1:
+            end = finals(column, "accuracy", "local_epochs")
+            for number in end.index.drop(1, errors="ignore"):
+                text = f"{task}, alpha {alpha:g}: {number} local epochs at most {MORE} above one"
+                yield below(text, one(end, number), one(end, 1) + MORE)
+
+
+@decides("delta-variants", {ABLATION: tuple(VARIANTS)}, _BY_PART, _printed_variants, whole=True)
+def variants(frame: pd.DataFrame) -> Iterator[Statement]:
+    """By its mean rank over a variant's columns Delta-SGD is first or second, in each variant."""
+    for part, end in compared(frame, "part").groupby(level="part", sort=False):
+        ranks = end.groupby(level=COLUMN).rank(ascending=False)
+        mean = ranks.groupby(level="algorithm").mean()
+        yield above(f"{VARIANTS[str(part)]}: first or second by the mean rank", second(-mean))
+
+
+@decides("delta-text", {TEXTS: ()}, per(**_COLUMNS), partial(_printed, "Table 2a"))
+def text(frame: pd.DataFrame) -> Iterator[Statement]:
+    """The methods that are at chance in print stay near it on every text. Delta-SGD is no more than
+    2 points behind the best.
+    """
+    for task, part in frame.groupby("task", sort=False):
+        end, chance = finals(part, "accuracy"), 1 / CLASSES[str(task)]
+        words = f"{task}: SGDM, Adam and Adagrad < {CHANCE:g} x chance"
+        yield below(words, most(end, AT_CHANCE), CHANCE * chance)
+        best = most(end, {*end.index, OURS, "sgd", "sps"})
+        words = f"{task}: Delta-SGD at most {BEHIND} behind the best"
+        yield above(words, one(end, OURS), best - BEHIND)

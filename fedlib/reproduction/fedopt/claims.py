@@ -11,12 +11,13 @@ import pandas as pd
 from fedlib.engine.history import History
 from fedlib.reproduction.evidence import (
     MEAN,
-    Evidence,
+    Measure,
     Missing,
     Statement,
     Untuned,
     above,
     below,
+    decides,
     finals,
     least,
     most,
@@ -38,13 +39,63 @@ PAIR = ("fedadam", "fedyogi")
 DENSE = ("fedavgm", *PAIR)
 CURVES = ("curves", "scaffold")
 WORDS, TAGS = "stackoverflow_nwp", "stackoverflow_lr"
+EQUAL = ("emnist_cr", "shakespeare")
 # Of Figure 12: the paper says of them that they are otherwise.
 EXCEPTIONS = ("emnist_ae", TAGS)
+
+
+def _base(run: History) -> str:
+    return str(hyperparameters(run).get("base", ""))
+
+
+def _table_1(*tasks: str) -> pd.DataFrame:
+    """Table 1's rows of some tasks, with centralised training's best of Table 11."""
+    rows, central = printed("fedopt", "Table 1"), printed("fedopt", "Table 11")
+    central = central[central["algorithm"] == "centralized"].nlargest(1, "value")
+    rows = pd.concat([rows, central])
+    return rows[rows["task"].isin(tasks)]
+
+
+def _table_11() -> pd.DataFrame:
+    rows = printed("fedopt", "Table 11")
+    base = rows["row"].where(rows["algorithm"] == "centralized", "")
+    return rows.assign(part=rows["column"].replace("ExpDecay", "decay"), base=base)
+
+
+def _words(histories: Sequence[History]) -> pd.DataFrame:
+    """Of next words alone: other tasks are shown, not judged."""
+    words = [run for run in histories if run.config.task["name"] == WORDS]
+    return numbers(words, {"client_lr": "client_lr", "server_lr": "server_lr"})
+
+
+def _tuned_scaffold(histories: Sequence[History]) -> pd.DataFrame:
+    """The numbers, if more than one setting of SCAFFOLD was tried: the paper tunes it on its whole
+    grid.
+
+    Raises:
+        Untuned: one alone.
+    """
+    if len(settings(run for run in histories if run.config.algorithm == "scaffold")) == 1:
+        raise Untuned("SCAFFOLD's rates")
+    return numbers(histories)
+
+
+def _of_table_1(
+    id: str, *tasks: str, parts: Sequence[str] = CURVES, **more: Any
+) -> Callable[[Measure], Measure]:
+    """Of some tasks' runs, and of their rows in Table 1."""
+    sources = {FEDOPT[task]: parts for task in tasks}
+    return decides(id, sources, printed=partial(_table_1, *tasks), **more)
+
+
+# Where a cut run ends its error still falls.
+_LAST, BY_BASE = partial(numbers, window=History.window), per(part=part_of, base=_base)
 
 
 # ---------------------------------------------------------------------------- notebooks 10 to 16
 
 
+@_of_table_1("fedopt-sparse-lr", TAGS)
 def sparse_lr(frame: pd.DataFrame) -> Iterator[Statement]:
     """With rare features each adaptive server's recall is 1.3 times that of both others."""
     recall = finals(frame, "recall_at_5")
@@ -52,6 +103,7 @@ def sparse_lr(frame: pd.DataFrame) -> Iterator[Statement]:
     yield above(text, least(recall, ADAPTIVE), 1.3 * most(recall, PLAIN))
 
 
+@_of_table_1("fedopt-sparse-nwp", WORDS)
 def sparse_nwp(frame: pd.DataFrame) -> Iterator[Statement]:
     """FedAdam and FedYogi end 2 points above FedAvg, whose last value they pass in half of its
     rounds."""
@@ -63,6 +115,7 @@ def sparse_nwp(frame: pd.DataFrame) -> Iterator[Statement]:
     yield below("rounds to FedAvg's last value <= half of its rounds", reached, half)
 
 
+@_of_table_1("fedopt-autoencoder", "emnist_ae", frame=_LAST)
 def autoencoder(frame: pd.DataFrame) -> Iterator[Statement]:
     """FedAdam's, FedYogi's and FedAvgM's errors end below half of FedAvg's, whose last value the
     first two pass before FedAvgM does."""
@@ -74,6 +127,7 @@ def autoencoder(frame: pd.DataFrame) -> Iterator[Statement]:
     yield below(text, most(reached, PAIR), one(reached, "fedavgm") - 1)
 
 
+@_of_table_1("fedopt-cifar100", "cifar100")
 def ahead_on_images(frame: pd.DataFrame) -> Iterator[Statement]:
     """Momentum, FedAdam and FedYogi end more than 2 points above FedAvg."""
     end = finals(frame, "accuracy")
@@ -81,6 +135,7 @@ def ahead_on_images(frame: pd.DataFrame) -> Iterator[Statement]:
     yield above(text, least(end, DENSE), one(end, "fedavg") + 0.02)
 
 
+@_of_table_1("fedopt-cifar10", "cifar10")
 def cifar10(frame: pd.DataFrame) -> Iterator[Statement]:
     """As on CIFAR-100, and FedAdagrad ends less than 2 points above FedAvg."""
     yield from ahead_on_images(frame)
@@ -88,6 +143,7 @@ def cifar10(frame: pd.DataFrame) -> Iterator[Statement]:
     yield below("FedAdagrad < FedAvg + 0.02", one(end, "fedadagrad"), one(end, "fedavg") + 0.02)
 
 
+@_of_table_1("fedopt-dense-equal", *EQUAL, parts=(*CURVES, "centralized"), each="label")
 def dense_equal(frame: pd.DataFrame) -> Iterator[Statement]:
     """The five end within 2 points, and above 0.9 of centralised training's accuracy."""
     end = finals(frame, "accuracy")
@@ -97,6 +153,7 @@ def dense_equal(frame: pd.DataFrame) -> Iterator[Statement]:
     yield above("min of the five > 0.9 centralised", least(end, OPTIMIZERS), central)
 
 
+@decides("fedopt-scaffold", dict.fromkeys(FEDOPT.values(), CURVES), _tuned_scaffold)
 def scaffold(frame: pd.DataFrame) -> Iterator[Statement]:
     """SCAFFOLD ends at most 1 point above FedAvg. A squared error, at least at 0.9 of FedAvg's."""
     metric = outcomes.printed_metric(set(frame["metric"]))
@@ -119,6 +176,7 @@ def repeated_most(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             yield str(task), part
 
 
+@decides("fedopt-easy-to-tune", {"30_learning_rate_grids": ()}, _words)
 def easy_to_tune(frame: pd.DataFrame) -> Iterator[Statement]:
     """On next words FedAdam and FedYogi have more cells within 10 % of the best than FedAvgM."""
     part = frame[frame["algorithm"].isin(DENSE)]
@@ -129,6 +187,7 @@ def easy_to_tune(frame: pd.DataFrame) -> Iterator[Statement]:
     yield above(text, least(share, PAIR), one(share, "fedavgm") + one_cell)
 
 
+@decides("fedopt-tau", {"31_tau": ()}, per("tau"))
 def fixed_tau(frame: pd.DataFrame) -> Iterator[Statement]:
     """tau 1e-3 ends within 2 points (errors: 10 %) of the best tau, rates tuned for each; on Stack
     Overflow's tags, the paper's exception, FedAdagrad is first."""
@@ -156,6 +215,7 @@ def fixed_tau(frame: pd.DataFrame) -> Iterator[Statement]:
                 yield above(f"{text} 0.02 of the best", fixed, taus.loc[mean.idxmax()] - 0.02)
 
 
+@decides("fedopt-inverse-rates", {"32_client_server_lr": ()}, outcomes.collect)
 def inverse_rates(cells: pd.DataFrame) -> Iterator[Statement]:
     """The best server rate falls as 1 / client rate without adaptivity, and less with it.
 
@@ -179,6 +239,7 @@ def inverse_rates(cells: pd.DataFrame) -> Iterator[Statement]:
 # ----------------------------------------------------------------------------------- notebook 33
 
 
+@decides("fedopt-decay", {"33_lr_decay_and_centralized": ()}, BY_BASE, _table_11)
 def decay(frame: pd.DataFrame) -> Iterator[Statement]:
     """ExpDecay ends no lower than a constant rate, and nearer to centralised training."""
     end = finals(frame, "accuracy", "part", "algorithm", "base")
@@ -193,94 +254,4 @@ def decay(frame: pd.DataFrame) -> Iterator[Statement]:
     yield below("mean gap to the best centralised optimizer shrinks with ExpDecay", narrow, wide)
 
 
-def _base(run: History) -> str:
-    return str(hyperparameters(run).get("base", ""))
-
-
 # ------------------------------------------------------------------------------- printed numbers
-
-
-def _table_1(*tasks: str) -> pd.DataFrame:
-    """Table 1's rows of some tasks, with centralised training's best of Table 11."""
-    rows, central = printed("fedopt", "Table 1"), printed("fedopt", "Table 11")
-    central = central[central["algorithm"] == "centralized"].nlargest(1, "value")
-    rows = pd.concat([rows, central])
-    return rows[rows["task"].isin(tasks)]
-
-
-def _table_11() -> pd.DataFrame:
-    rows = printed("fedopt", "Table 11")
-    base = rows["row"].where(rows["algorithm"] == "centralized", "")
-    return rows.assign(part=rows["column"].replace("ExpDecay", "decay"), base=base)
-
-
-def _of_table_1(
-    id: str,
-    measure: Callable[[pd.DataFrame], Iterator[Statement]],
-    *tasks: str,
-    parts: Sequence[str] = CURVES,
-    **more: Any,
-) -> Evidence:
-    """Of some tasks' runs, and of their rows in Table 1."""
-    sources = {FEDOPT[task]: parts for task in tasks}
-    return Evidence(id, sources, measure, printed=partial(_table_1, *tasks), **more)
-
-
-def _words(histories: Sequence[History]) -> pd.DataFrame:
-    """Of next words alone: other tasks are shown, not judged."""
-    words = [run for run in histories if run.config.task["name"] == WORDS]
-    return numbers(words, {"client_lr": "client_lr", "server_lr": "server_lr"})
-
-
-def _tuned_scaffold(histories: Sequence[History]) -> pd.DataFrame:
-    """The numbers, if more than one setting of SCAFFOLD was tried: the paper tunes it on its whole
-    grid.
-
-    Raises:
-        Untuned: one alone.
-    """
-    if len(settings(run for run in histories if run.config.algorithm == "scaffold")) == 1:
-        raise Untuned("SCAFFOLD's rates")
-    return numbers(histories)
-
-
-_LAST = partial(numbers, window=History.window)
-
-
-EVIDENCE = (
-    _of_table_1("fedopt-sparse-lr", sparse_lr, TAGS),
-    _of_table_1("fedopt-sparse-nwp", sparse_nwp, WORDS),
-    # Where a cut run ends its error still falls.
-    _of_table_1("fedopt-autoencoder", autoencoder, "emnist_ae", frame=_LAST),
-    _of_table_1("fedopt-cifar100", ahead_on_images, "cifar100"),
-    _of_table_1("fedopt-cifar10", cifar10, "cifar10"),
-    _of_table_1(
-        "fedopt-dense-equal",
-        dense_equal,
-        "emnist_cr",
-        "shakespeare",
-        parts=(*CURVES, "centralized"),
-        each="label",
-    ),
-    Evidence(
-        "fedopt-scaffold",
-        dict.fromkeys(FEDOPT.values(), CURVES),
-        scaffold,
-        _tuned_scaffold,
-    ),
-    Evidence(
-        "fedopt-easy-to-tune",
-        {"30_learning_rate_grids": ()},
-        easy_to_tune,
-        _words,
-    ),
-    Evidence("fedopt-tau", {"31_tau": ()}, fixed_tau, per("tau")),
-    Evidence("fedopt-inverse-rates", {"32_client_server_lr": ()}, inverse_rates, outcomes.collect),
-    Evidence(
-        "fedopt-decay",
-        {"33_lr_decay_and_centralized": ()},
-        decay,
-        per(part=part_of, base=_base),
-        _table_11,
-    ),
-)

@@ -13,12 +13,12 @@ import pandas as pd
 from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.reproduction.evidence import (
-    Evidence,
     Key,
     Missing,
     Statement,
     above,
     below,
+    decides,
     finals,
     least,
     most,
@@ -36,6 +36,7 @@ TARGET = 0.95
 RIVALS = {"fedavg": "FedAvg", "fedavgm": "FedAvg with momentum", "fedprox": "FedProx"}
 # SCAFFOLD counts where a client takes part in fewer rounds.
 VISITS = 6
+_CURVES = {"38_mime_ablation": ("curves",)}
 
 
 def reached(frame: pd.DataFrame) -> pd.DataFrame:
@@ -49,66 +50,6 @@ def reached(frame: pd.DataFrame) -> pd.DataFrame:
     target = finals(fedavg, "accuracy").loc["fedavg"]
     goal = TARGET * target.groupby(level="round").transform("mean")
     return rounds_to(frame, "accuracy", goal)
-
-
-def beats(frame: pd.DataFrame) -> Iterator[Statement]:
-    """Mime and MimeLite with momentum reach the target at least a round before the others."""
-    needed = reached(frame)
-    rivals = dict(RIVALS)
-    if frame["visits"].max() < VISITS:
-        rivals["scaffold"] = "SCAFFOLD"
-    for line, ours in (("mime", "Mime"), ("mimelite", "MimeLite")):
-        for other, name in rivals.items():
-            text = f"rounds to the target: {ours} < {name}"
-            yield below(text, one(needed, line), one(needed, other) - 1)
-
-
-def momentum(frame: pd.DataFrame) -> Iterator[Statement]:
-    """Momentum saves Mime rounds, and more than it saves FedAvg."""
-    needed = reached(frame)
-    ours = one(needed, "mime_sgd") - one(needed, "mime")
-    theirs = one(needed, "fedavg") - one(needed, "fedavgm")
-    yield below("rounds saved by momentum: FedAvg's < Mime's", theirs, ours - 1)
-    yield above("rounds saved by momentum: Mime's > 0", ours, 1)
-
-
-def fixed_state(frame: pd.DataFrame) -> Iterator[Statement]:
-    """Mime gets there no later than Loc-Mime, whose state moves during local steps."""
-    needed = reached(frame)
-    moving = one(needed, "loc_mime").clip(upper=frame["round"].max())  # if it ever does
-    yield below("rounds to the target: Mime <= Loc-Mime", one(needed, "mime"), moving)
-
-
-def proximal(frame: pd.DataFrame) -> Iterator[Statement]:
-    """The rounds that FedProx needs grow with mu, in the slope of a line. Mu = 0 is FedAvg."""
-    needed = reached(frame)
-    mus = {float(name.removeprefix("mu ")): name for name in needed.index if name.startswith("mu ")}
-    if not mus:
-        raise Missing("fedprox")
-    rounds = needed.loc[["fedavg", *mus.values()]].dropna(axis=1)
-    slopes = np.polyfit([0.0, *mus], rounds.to_numpy(), 1)[0]
-    text = "rounds to the target grow with mu: slope > 0"
-    yield above(text, pd.Series(slopes, index=rounds.columns))
-
-
-def table(frame: pd.DataFrame) -> Iterator[Statement]:
-    """Table 2: on EMNIST a Mime method is at most a point behind FedAvg with every base optimizer,
-    and level with Adam; on text FedAvg with Adam has less than half of both Mimes' accuracy."""
-    for task, part in frame.groupby("task", sort=False):
-        end = finals(part, "accuracy", "base", "method")
-        for base in BASES:
-            fedavg = one(end, (base, "FedAvg"))
-            error = sampling_error(fedavg, part["examples"].iloc[0] if "examples" in part else nan)
-            mimes = [(base, "Mime"), (base, "MimeLite")]
-            if str(task).lower().startswith("emnist"):
-                text = f"{task}, {base}: max(Mime, MimeLite) >= FedAvg"
-                best = most(end, mimes)
-                yield above(f"{text} - 0.01", best, fedavg - 0.01, sampling=error)
-                if base == "Adam":
-                    yield above(text, best, fedavg, level=nan, sampling=error)
-            elif base == "Adam":
-                text = f"{task}: FedAvg, Adam < min(Mime, MimeLite) / 2"
-                yield below(text, fedavg, least(end, mimes) / 2, sampling=error)
 
 
 def lines(histories: Sequence[History]) -> pd.DataFrame:
@@ -157,17 +98,66 @@ def _table_2() -> pd.DataFrame:
     return rows.assign(task=rows["label"])
 
 
-_CURVES = {"38_mime_ablation": ("curves",)}
-EVIDENCE: tuple[Evidence, ...] = (
-    Evidence("mime-beats", _CURVES, beats, lines),
-    Evidence("mime-momentum", _CURVES, momentum, lines),
-    Evidence("mime-fixed-state", _CURVES, fixed_state, lines),
-    Evidence(
-        "mime-table",
-        {"24_mime_emnist": (), "25_mime_text": ()},
-        table,
-        _rows,
-        _table_2,
-    ),
-    Evidence("mime-prox", {"38_mime_ablation": ("prox",)}, proximal, lines),
-)
+@decides("mime-beats", _CURVES, lines)
+def beats(frame: pd.DataFrame) -> Iterator[Statement]:
+    """Mime and MimeLite with momentum reach the target at least a round before the others."""
+    needed = reached(frame)
+    rivals = dict(RIVALS)
+    if frame["visits"].max() < VISITS:
+        rivals["scaffold"] = "SCAFFOLD"
+    for line, ours in (("mime", "Mime"), ("mimelite", "MimeLite")):
+        for other, name in rivals.items():
+            text = f"rounds to the target: {ours} < {name}"
+            yield below(text, one(needed, line), one(needed, other) - 1)
+
+
+@decides("mime-momentum", _CURVES, lines)
+def momentum(frame: pd.DataFrame) -> Iterator[Statement]:
+    """Momentum saves Mime rounds, and more than it saves FedAvg."""
+    needed = reached(frame)
+    ours = one(needed, "mime_sgd") - one(needed, "mime")
+    theirs = one(needed, "fedavg") - one(needed, "fedavgm")
+    yield below("rounds saved by momentum: FedAvg's < Mime's", theirs, ours - 1)
+    yield above("rounds saved by momentum: Mime's > 0", ours, 1)
+
+
+@decides("mime-fixed-state", _CURVES, lines)
+def fixed_state(frame: pd.DataFrame) -> Iterator[Statement]:
+    """Mime gets there no later than Loc-Mime, whose state moves during local steps."""
+    needed = reached(frame)
+    moving = one(needed, "loc_mime").clip(upper=frame["round"].max())  # if it ever does
+    yield below("rounds to the target: Mime <= Loc-Mime", one(needed, "mime"), moving)
+
+
+@decides("mime-prox", {"38_mime_ablation": ("prox",)}, lines)
+def proximal(frame: pd.DataFrame) -> Iterator[Statement]:
+    """The rounds that FedProx needs grow with mu, in the slope of a line. Mu = 0 is FedAvg."""
+    needed = reached(frame)
+    mus = {float(name.removeprefix("mu ")): name for name in needed.index if name.startswith("mu ")}
+    if not mus:
+        raise Missing("fedprox")
+    rounds = needed.loc[["fedavg", *mus.values()]].dropna(axis=1)
+    slopes = np.polyfit([0.0, *mus], rounds.to_numpy(), 1)[0]
+    text = "rounds to the target grow with mu: slope > 0"
+    yield above(text, pd.Series(slopes, index=rounds.columns))
+
+
+@decides("mime-table", {"24_mime_emnist": (), "25_mime_text": ()}, _rows, _table_2)
+def table(frame: pd.DataFrame) -> Iterator[Statement]:
+    """Table 2: on EMNIST a Mime method is at most a point behind FedAvg with every base optimizer,
+    and level with Adam; on text FedAvg with Adam has less than half of both Mimes' accuracy."""
+    for task, part in frame.groupby("task", sort=False):
+        end = finals(part, "accuracy", "base", "method")
+        for base in BASES:
+            fedavg = one(end, (base, "FedAvg"))
+            error = sampling_error(fedavg, part["examples"].iloc[0] if "examples" in part else nan)
+            mimes = [(base, "Mime"), (base, "MimeLite")]
+            if str(task).lower().startswith("emnist"):
+                text = f"{task}, {base}: max(Mime, MimeLite) >= FedAvg"
+                best = most(end, mimes)
+                yield above(f"{text} - 0.01", best, fedavg - 0.01, sampling=error)
+                if base == "Adam":
+                    yield above(text, best, fedavg, level=nan, sampling=error)
+            elif base == "Adam":
+                text = f"{task}: FedAvg, Adam < min(Mime, MimeLite) / 2"
+                yield below(text, fedavg, least(end, mimes) / 2, sampling=error)
