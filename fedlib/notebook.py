@@ -431,18 +431,13 @@ class Session:
         Of a figure of several tasks those of the histories are shown. The file has all that are
         stored.
         """
-        root = self.figures_root
+        root = paths.preset_figures(self.preset)
         drawn = draw.draw(id, histories, preset=self.preset, store=self.store, root=root)
         caption = draw.entry(id).caption
         if drawn.figure is None:
             return figures.drawn(drawn.data, caption=caption)
         _captions[drawn.figure] = caption
         return drawn.figure
-
-    @property
-    def figures_root(self) -> Path:
-        """Where this session's figures are written: see :func:`fedlib.paths.preset_figures`."""
-        return paths.preset_figures(self.preset)
 
     def exercise(self, number: int, answer: Any, right: str, hint: str, digits: int = 3) -> None:
         """Say whether an answer to an exercise is right. What is right stands here as a hash only.
@@ -514,7 +509,7 @@ class Session:
             caption = draw.ENTRIES[id].caption
         if figure is not None:
             _captions[figure] = caption
-        root = self.figures_root
+        root = paths.preset_figures(self.preset)
         return figures.save(figure, id, data, caption=caption, histories=histories, root=root)
 
     def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -210,46 +209,36 @@ def pretrained_rows(
 
 
 def read_glove(
-    path: str | os.PathLike[str], words: Collection[str] | None = None
+    path: str | os.PathLike[str], words: Collection[str]
 ) -> tuple[list[str], np.ndarray]:
     """Word vectors in GloVe's text format: a line per word, ``word v1 v2 ...``.
 
     Args:
         path: the file, UTF-8.
-        words: which to keep (a set is fastest). Default: all.
+        words: which to keep (a set is fastest).
 
     Returns:
         The words in file order and float32 ``[words, dimensions]``. If a word occurs twice, its
         first vector counts.
 
     Raises:
-        Error: the file does not exist, or a line is not a word and as many finite numbers as in
-            line 1.
+        Error: the file cannot be read, or the line of one of the words has not as many finite
+            numbers as line 1.
     """
-    path = Path(path)
     kept: dict[str, np.ndarray] = {}
     dimensions = 0
     try:
-        with open(path, "rb") as lines:
+        with open(path, encoding="utf-8", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
+                dimensions = dimensions or line.count(" ")
                 # The last fields are the numbers: a few words of some files contain spaces.
-                fields = line.rstrip().split(b" ")
-                dimensions = dimensions or len(fields) - 1
-                try:
-                    word = b" ".join(fields[:-dimensions]).decode("utf-8") if dimensions else ""
-                    if word and (word in kept or (words is not None and word not in words)):
-                        continue
-                    vector = np.array([float(field) for field in fields[-dimensions:]])
-                    good = word and (np.abs(vector) <= np.finfo(np.float32).max).all()
-                except ValueError:  # not UTF-8, or no numbers
-                    good = False
-                if not good:
-                    numbers = f"{dimensions} finite numbers" if dimensions else "its numbers"
-                    raise Error(f"{path.name}, line {number}: is not a word and {numbers}")
-                kept[word] = vector.astype(np.float32)
-    except OSError as error:
-        raise Error(f"word vectors {path} cannot be read: {error.strerror}") from None
-    if not dimensions:
-        raise Error(f"{path.name} is empty: it needs lines of a word and its numbers")
-    matrix = np.array(list(kept.values()), dtype=np.float32).reshape(len(kept), dimensions)
-    return list(kept), matrix
+                word, *fields = line.rstrip().rsplit(" ", dimensions)
+                if word in words and word not in kept:
+                    vector, most = np.array(fields, dtype=float), np.finfo(np.float32).max
+                    if len(fields) != dimensions or not (np.abs(vector) <= most).all():
+                        what = f"{word!r} has not {dimensions} finite numbers"
+                        raise ValueError(f"line {number}: {what}")
+                    kept[word] = vector.astype(np.float32)
+    except (OSError, ValueError) as error:
+        raise Error(f"word vectors {path} cannot be read: {first_line(error)}") from None
+    return list(kept), np.array(list(kept.values()), dtype=np.float32)

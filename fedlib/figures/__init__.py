@@ -1,9 +1,8 @@
 """Drawing: curves, heat maps, distributions and tables, from what it is given."""
 
 from fedlib.figures.architectures import draw_layers, layers
-from fedlib.figures.curves import client_density, learning_curves
+from fedlib.figures.curves import client_density, learning_curves, plot
 from fedlib.figures.partitions import client_labels, unique_labels
-from fedlib.figures.plotting import plot
 from fedlib.figures.save import save
 from fedlib.figures.tables import comparison, drawn, table
 

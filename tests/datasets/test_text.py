@@ -90,27 +90,17 @@ def test_pretrained_rows_are_truncated_and_padded(monkeypatch):
 
 def test_read_glove(tmp_path):
     file = tmp_path / "glove.txt"
-    refused(r"word vectors .* cannot be read: No such file", text.read_glove, file)
-    file.write_text("the 1 2.5\né -1e-2 0\nnew york 3 4\nthe 9 9\n", encoding="utf-8")
-    words, vectors = text.read_glove(file)
+    refused(r"word vectors .* cannot be read: .*No such file", text.read_glove, file, {"the"})
+    file.write_text("the 1 2.5\né -1e-2 0\nnew york 3 4\nthe 9 9\nof x\n", encoding="utf-8")
+    words, vectors = text.read_glove(file, {"é", "the", "new york", "absent"})
     assert words == ["the", "é", "new york"] and vectors.dtype == np.float32
     assert vectors.tolist() == [[1, 2.5], [np.float32(-0.01), 0], [3, 4]]
-    words, vectors = text.read_glove(file, {"é", "absent"})
-    assert words == ["é"] and vectors.shape == (1, 2)
-    assert text.read_glove(file, set())[1].shape == (0, 2)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "glove.txt is empty"),
-        (b"the 1 2\n\nof 1 2\n", "line 2: is not a word and 2 finite numbers"),
-        (b"the 1 2\nof 1 x\n", "line 2: is not a word and 2 finite numbers"),
-        (b"the 1 1e39\n", "line 1: is not a word"),
-        (b"\xff\xfe 1 2\n", "line 1: is not a word"),
-    ],
+    "content", [b"of 1 2\nthe 1 x\n", b"the 1 1e39\n", b"of 1 2\nthe 1\n", b"the \xff"]
 )
-def test_read_glove_says_which_line_is_wrong(tmp_path, content, message):
+def test_a_damaged_line_of_word_vectors_is_refused(tmp_path, content):
     file = tmp_path / "glove.txt"
     file.write_bytes(content)
-    refused(message, text.read_glove, file)
+    refused("word vectors .*glove.txt cannot be read: ", text.read_glove, file, {"the"})
