@@ -26,7 +26,7 @@ from fedlib.reproduction import forecast, tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, FIVE, WORST
 from fedlib.reproduction.claims import EVIDENCE, NOT_PRINTED, overview
 from fedlib.reproduction.compare import AGREES, DIFFERS, TOLERANCE, UNDECIDED, compare
-from fedlib.reproduction.draw import entries
+from fedlib.reproduction.draw import drawn_from, entries
 from fedlib.reproduction.evidence import MEAN, NOT_RUN, part_of, winners
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS
@@ -418,17 +418,34 @@ def artifact_claims_table() -> str:
     return markdown(("claim", "command", "minutes", "quick", "real data"), rows)
 
 
+def artifact_figures_table() -> str:
+    """A row per figure: the command that draws it, and what training its runs anew takes."""
+    rows = []
+    for chosen in entries():
+        preset, runs = drawn_from(chosen, known()) if chosen.needs_runs else ("", [])
+        numbers = ", ".join(sorted({name[:2] for name in chosen.notebooks.values()}))
+        about = (preset, str(len(runs)), *costs(runs)) if runs else ("", "none", "", "")
+        rows.append((f"`fedlib figures {chosen.id}`", *about, numbers))
+    head = ("command", "preset", "runs", "core-hours", "on a GPU", "notebooks")
+    return markdown(head, rows)
+
+
 def artifact_runs_table() -> str:
     """A row per file of published runs: how many, their core-hours, device and data."""
     rows = []
     for path in run_files(project_root() / "data" / "results"):
         runs = [*open_runs(path).values()]
-        hours = sum(core_seconds(run.meta) for run in runs if run.meta["device"] == "cpu") / 3600
         tasks = {run.config.task["name"]: run.config.task["preset"] for run in runs}
         needs = ", ".join(sorted(name for name, preset in tasks.items() if preset != "quick"))
-        gpu = sum(run.meta["device"] != "cpu" for run in runs)
-        rows.append((f"`{path.stem}`", str(len(runs)), f"{hours:.2f}", str(gpu or ""), needs))
+        rows.append((f"`{path.stem}`", str(len(runs)), *costs(runs), needs))
     return markdown(("file", "runs", "core-hours", "on a GPU", "tasks that need real data"), rows)
+
+
+def costs(runs: Iterable[History]) -> tuple[str, str]:
+    """The core-hours of the runs that a CPU trained, and how many a GPU did."""
+    metas = [run.meta for run in runs]
+    hours = sum(core_seconds(meta) for meta in metas if meta["device"] == "cpu") / 3600
+    return f"{hours:.2f}", str(sum(meta["device"] != "cpu" for meta in metas) or "")
 
 
 def core_seconds(meta: Mapping[str, Any]) -> float:
@@ -499,6 +516,7 @@ PAGES["results/adafedadam.md"] |= {
 }
 PAGES["../ARTIFACT.md"] = {
     "artifact claims": artifact_claims_table,
+    "artifact figures": artifact_figures_table,
     "artifact runs": artifact_runs_table,
 }
 PAGES["../README.md"] = {
