@@ -424,7 +424,11 @@ def artifact_figures_table() -> str:
     for chosen in entries():
         preset, runs = drawn_from(chosen, known()) if chosen.needs_runs else ("", [])
         numbers = ", ".join(sorted({name[:2] for name in chosen.notebooks.values()}))
-        about = (preset, str(len(runs)), *costs(runs)) if runs else ("", "none", "", "")
+        about = (
+            (preset, str(len(runs)), *costs([run.meta for run in runs]))
+            if runs
+            else ("", "none", "", "")
+        )
         rows.append((f"`fedlib figures {chosen.id}`", *about, numbers))
     head = ("command", "preset", "runs", "core-hours", "on a GPU", "notebooks")
     return markdown(head, rows)
@@ -437,13 +441,12 @@ def artifact_runs_table() -> str:
         runs = [*open_runs(path).values()]
         tasks = {run.config.task["name"]: run.config.task["preset"] for run in runs}
         needs = ", ".join(sorted(name for name, preset in tasks.items() if preset != "quick"))
-        rows.append((f"`{path.stem}`", str(len(runs)), *costs(runs), needs))
+        rows.append((f"`{path.stem}`", str(len(runs)), *costs([run.meta for run in runs]), needs))
     return markdown(("file", "runs", "core-hours", "on a GPU", "tasks that need real data"), rows)
 
 
-def costs(runs: Iterable[History]) -> tuple[str, str]:
-    """The core-hours of the runs that a CPU trained, and how many a GPU did."""
-    metas = [run.meta for run in runs]
+def costs(metas: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The core-hours of the runs with these metas that a CPU trained, and how many a GPU did."""
     hours = sum(core_seconds(meta) for meta in metas if meta["device"] == "cpu") / 3600
     return f"{hours:.2f}", str(sum(meta["device"] != "cpu" for meta in metas) or "")
 
