@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where the public names are. They are imported when they are asked for, so that the command line
-# can answer, and be interrupted, before PyTorch is there.
+# The modules of the public names. They are imported on first use, so that the command line can
+# answer, and be interrupted, before PyTorch is loaded.
 _NAMES = {
     "algorithms": "AdaAlter AdaFedAdam Algorithm Centralized FedNova FedOpt LocMime Lookahead Mime "
     "MimeLite MimeLiteMVR MimeMVR Moon NAccAdam Objective Proximal QFedAvg Scaffold "

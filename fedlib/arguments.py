@@ -1,8 +1,8 @@
 """Arguments of public functions and classes, checked against their annotations in one place.
 
-What is wrong becomes one line of :class:`fedlib.Error` that names the argument, its value and what
-is allowed. Values are passed on as they are, never converted, and their ranges are checked where
-they are used.
+A mistake becomes one line of :class:`fedlib.Error` that names the argument, its value and the
+allowed values. Values are passed on unchanged, never converted. Their ranges are checked by the
+code that uses them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedlib.errors import Error, first_line, require, unknown
 
 
 def _array(value: Any, kinds: str = "biufcSU") -> bool:
-    """Whether NumPy takes a value for an array, with elements of these kinds."""
+    """Whether NumPy accepts a value as an array, with elements of these kinds."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError):
@@ -38,19 +38,19 @@ def _array(value: Any, kinds: str = "biufcSU") -> bool:
     return (kind or array.dtype.kind in kinds) and array.ndim > 0
 
 
-# The largest count: what a 32-bit integer holds.
+# The largest count, a 32-bit integer.
 MOST = 2**31 - 1
-# Whole numbers of no more bits are floats, too.
+# Whole numbers with at most this many bits also count as floats.
 FLOAT_BITS = 1023
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
 Seed = Annotated[int, lambda value: value >= 0]
-# How many there are: at least one, or perhaps none.
+# A count: at least one, or possibly zero.
 Count = Annotated[int, lambda value: 1 <= value <= MOST]
 Size = Annotated[int, lambda value: 0 <= value <= MOST]
-# What NumPy takes for an array of real numbers.
+# Values that NumPy accepts as an array of real numbers.
 Numbers = Annotated[Any, functools.partial(_array, kinds="biuf")]
-# How an error says what is allowed, where the annotation itself does not.
+# The allowed values in an error, if the annotation alone does not say them.
 WORDS = {
     "Seed": "a whole number >= 0",
     "Count": f"a whole number in 1..{MOST}",
@@ -69,13 +69,13 @@ WORDS = {
 
 
 def checked(function: Function) -> Function:
-    """A function whose arguments must be of the types that its annotations say.
+    """A function that checks its arguments against its annotations.
 
-    ``Any`` is not checked. Whole numbers count as floats, NumPy's numbers as Python's. True and
-    false are no numbers.
+    ``Any`` is not checked. Whole numbers count as floats, and NumPy's numbers as Python's. True and
+    false are not numbers.
 
     Raises:
-        Error: from the function, for an argument of another type.
+        Error: the function was called with an argument of the wrong type.
 
     Example:
         >>> @checked
@@ -84,7 +84,7 @@ def checked(function: Function) -> Function:
         >>> half("six")
         Traceback (most recent call last):
             ...
-        fedlib.errors.Error: half: number is 'six'; allowed: float
+        fedlib.errors.Error: half: number is 'six' (allowed: float)
     """
     signature = inspect.signature(function)
     name = function.__qualname__.removesuffix(".__init__").replace("__", "")
@@ -93,7 +93,7 @@ def checked(function: Function) -> Function:
     def call(*args: Any, **keywords: Any) -> Any:
         try:
             given = signature.bind(*args, **keywords).arguments
-        except TypeError:  # too many or too few: Python says it best
+        except TypeError:  # too many or too few arguments, and Python's own message is best
             return function(*args, **keywords)
         for argument, value in given.items():
             kind = signature.parameters[argument].kind
@@ -106,14 +106,14 @@ def checked(function: Function) -> Function:
 
 
 def brought(kind: str, place: str, known: Iterable[str]) -> Any:
-    """What ``MODULE:NAME``, something of the user's, stands for.
+    """The user's object that ``MODULE:NAME`` names.
 
     Args:
         kind: ``"algorithm"`` or ``"task"``, for the error.
-        known: the names that are no ``MODULE:NAME``.
+        known: the names that are not ``MODULE:NAME``.
 
     Raises:
-        Error: another name; or the module is not there or fails, or has no such name.
+        Error: an unknown name, or the module does not exist, fails, or has no such name.
     """
     if ":" not in place:
         raise unknown(kind, place, known)
@@ -121,13 +121,13 @@ def brought(kind: str, place: str, known: Iterable[str]) -> Any:
 
 
 def called(what: str, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-    """What something of the user's gives.
+    """The result of a user's function.
 
     Args:
-        what: it makes, for the error.
+        what: its description, for the error.
 
     Raises:
-        Error: it fails; with the line of the file in the current folder where it did.
+        Error: it fails. The message has the line of the user's file in the current folder.
     """
     try:
         return function(*args, **keywords)
@@ -139,7 +139,7 @@ def called(what: str, function: Callable[..., Any], *args: Any, **keywords: Any)
 
 
 def own_line(error: BaseException) -> str:
-    """`` (FILE, line N)``: where it arose in the user's code in the current folder, if it did."""
+    """`` (FILE, line N)``: the place of an error in the user's code in this folder, if any."""
     here, place = Path.cwd(), ""
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
@@ -151,13 +151,13 @@ def own_line(error: BaseException) -> str:
 
 @contextmanager
 def whole_tensors(message: str) -> Iterator[None]:
-    """What to say where code takes a tensor of several numbers for one, as ``if`` and ``math`` do.
+    """Explain errors of code that takes a tensor of several numbers for one, as ``if`` does.
 
     Args:
         message: with ``{}`` for the place.
 
     Raises:
-        Error: it does.
+        Error: the code does.
     """
     try:
         yield
@@ -172,11 +172,11 @@ def whole(name: str, value: Any, low: int, high: int = MOST, allowed: str = "") 
     """A count as an int.
 
     Args:
-        name: the argument's, for the error.
-        allowed: what the error says is allowed. Default: ``low`` to ``high`` in words.
+        name: the argument's name, for the error.
+        allowed: the allowed values in the error. Default: ``low`` to ``high`` in words.
 
     Raises:
-        Error: no whole number, or one that is not in ``low..high``.
+        Error: not a whole number, or not in ``low..high``.
     """
     good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
     allowed = allowed or f"a whole number >= {low}" + (f" and <= {high}" if good else "")
@@ -185,10 +185,10 @@ def whole(name: str, value: Any, low: int, high: int = MOST, allowed: str = "") 
 
 
 def check_fields(instance: Any) -> None:
-    """Require that a dataclass's fields are of the types that their annotations say.
+    """Require that a dataclass's fields match their annotations.
 
     Raises:
-        Error: the first field that is not.
+        Error: the first field that does not.
     """
     kind = type(instance)
     for field in fields(kind):
@@ -198,18 +198,18 @@ def check_fields(instance: Any) -> None:
 
 
 def check(owner: Any, argument: str, value: Any, label: str) -> None:
-    """Require that a value fits what a function or dataclass says of an argument or field.
+    """Require that a value fits the annotation of an argument or field.
 
     Args:
-        label: what the error calls it.
+        label: the value's name in the error.
     """
     known = _hints(owner).get(argument)
     if known is not None and not fits(value, known[0]):
-        raise Error(f"{label} is {shown(value)}; allowed: {known[1]}")
+        raise Error(f"{label} is {shown(value)} (allowed: {known[1]})")
 
 
 def shown(value: Any) -> str:
-    """A value in a few words, on one line."""
+    """A short description of a value, on one line."""
     if hasattr(value, "dtype") and not isinstance(value, type) and getattr(value, "ndim", False):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
     return " ".join(reprlib.repr(value).split())
@@ -217,7 +217,7 @@ def shown(value: Any) -> str:
 
 @functools.cache
 def _hints(owner: Any) -> dict[str, tuple[Any, str]]:
-    """For each argument its type, and what an error says is allowed."""
+    """For each argument its type, and its allowed values for an error."""
     texts = owner.__annotations__
     if inspect.isclass(owner):
         texts = {field.name: field.type for field in fields(typing.cast(Any, owner))}
@@ -251,7 +251,7 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is Sequence and isinstance(value, np.ndarray) and value.ndim:
         value = list(value)
     if not isinstance(value, origin or hint) or (origin is Sequence and isinstance(value, str)):
-        return False  # of which class a type is, is said where it is made
+        return False  # the class of a type is checked where it is made
     if isinstance(value, Mapping) and parts:
         return all(fits(k, parts[0]) and fits(v, parts[1]) for k, v in value.items())
     if origin is tuple and parts[1:] != (...,):

@@ -1,4 +1,4 @@
-"""Data of a population of clients: who holds which examples."""
+"""Data of a population of clients, and the assignment of examples to clients."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fedlib.arguments import Numbers, called, check_fields, checked, shown
 from fedlib.errors import Error, first_line
 from fedlib.items import read_items
 
-# Changes that NumPy makes in place are seen in tensors of up to this many bytes; in larger ones in
-# every n-th of their numbers, so many in all.
+# Changes that NumPy makes in place are noticed in tensors of up to this many bytes. In larger ones
+# a sample of this many numbers, evenly spaced, is compared.
 SMALL, SAMPLE = 2**19, 2**12
-# Aggregation weights that float32 holds, and their sums.
+# Aggregation weights that float32 can represent, also in sums.
 WEIGHTS = 1e-30, 1e30
 
 
@@ -36,26 +36,27 @@ class NamedParts(list[np.ndarray]):
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """The examples of a population of clients; an example may belong to several of them.
+    """The examples of a population of clients. An example may belong to several clients.
 
-    Who holds which examples stays as it is: ``dataclasses.replace`` gives other data, and the
-    arrays and the index here cannot be written to. To index a tensor that is trained, take
-    ``index.clone()``: torch saves no tensor of this kind for a backward pass.
+    The assignment never changes: ``dataclasses.replace`` gives new data, and the arrays and the
+    index here are read-only. To index a tensor that is trained, take ``index.clone()``: torch saves
+    no tensor of this kind for a backward pass.
 
     Args:
-        x: inputs ``[N, ...]`` of any dtype; the task's transform makes them what the model takes.
-            A tensor, or what NumPy, pandas or scikit-learn have of numbers. Neither these nor the
-            targets are copied where they need not be.
+        x: inputs ``[N, ...]`` of any dtype, which the task's transform turns into model inputs. A
+            tensor, or numbers from NumPy, pandas or scikit-learn. Neither these nor the targets are
+            copied unless necessary.
         y: targets ``[N, ...]``.
-        parts: for each client the indices of its examples, in its own order; or these by the
-            client's name, as ``frame.groupby("user").indices`` has them.
-        ids: names of the clients, each another (text or numbers, also a column of pandas), in the
-            order of the parts; default theirs, or ``"0"``, ``"1"``, ...
-        weights: aggregation weight of each client, 0 or 1e-30 to 1e30 and not all 0; default its
-            number of examples. What is reported is averaged over examples all the same.
+        parts: for each client the indices of its examples, in its own order, or a dict of these by
+            the client's name, such as ``frame.groupby("user").indices``.
+        ids: different names of the clients (text or numbers, also a column of pandas), in the order
+            of the parts. Default: the names in ``parts``, or ``"0"``, ``"1"``, ...
+        weights: aggregation weight of each client, 0 or 1e-30 to 1e30 and not all 0. Default: its
+            number of examples. Reported metrics are averaged over examples in either case.
 
     Raises:
-        Error: parts that are no indices of examples, or numbers that do not fit. Names the client.
+        Error: parts that are not indices of examples, or numbers that do not match. The message
+            names the client.
 
     Example:
         >>> data = ClientData(torch.eye(3), torch.arange(3), [[0, 2], [1]], ids=["ann", "bob"])
@@ -86,7 +87,7 @@ class ClientData:
         check_fields(self)
         count = len(self.x)
         if count != len(self.y):
-            raise Error(f"client data: {count} inputs but {len(self.y)} targets; need as many")
+            raise Error(f"client data: {count} inputs but {len(self.y)} targets: give as many")
         read = checked_parts("client data: ", parts, count)
         sizes = np.array([len(part) for part in read], dtype=np.int64)
         self._set(
@@ -94,14 +95,14 @@ class ClientData:
             index=torch.from_numpy(np.concatenate([sizes[:0], *read])),
             starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
             ids=_names(np.asarray(ids), len(sizes), [str(owner) for owner in owners]),
-            # A copy; torch's tensors of several axes warn when NumPy asks them for one.
+            # A copy, as torch's tensors of several axes warn when NumPy asks them for one.
             weights=None if self.weights is None else np.asarray(self.weights, np.float64).copy(),
         )
         self._require_weights()
         self._hold()
 
     def _require_weights(self) -> None:
-        """Refuse weights of which sums over clients do not exist, or are 0."""
+        """Refuse weights whose sums over clients overflow, or are 0."""
         if self.weights is None:
             return
         if self.weights.shape != self.sizes.shape:
@@ -109,14 +110,14 @@ class ClientData:
         for client, weight in enumerate(self.weights):
             if not (weight == 0 or WEIGHTS[0] <= weight <= WEIGHTS[1]):
                 what = f"client data: client {client} has weight {weight}"
-                raise Error(f"{what}; allowed: 0, or {WEIGHTS[0]:g} to {WEIGHTS[1]:g}")
+                raise Error(f"{what} (allowed: 0, or {WEIGHTS[0]:g} to {WEIGHTS[1]:g})")
         if len(self) and not self.weights.sum() > 0:
-            raise Error("client data: all weights are 0; at least one must be positive")
+            raise Error("client data: all weights are 0. At least one must be positive")
 
     def _hold(self) -> None:
-        """Let nobody write to the arrays or the index, of which the parts are views."""
+        """Make the arrays and the index read-only. The parts are views of the index."""
         index = self.index.numpy()
-        with torch.inference_mode():  # outside of it torch refuses to change what was made in it
+        with torch.inference_mode():  # outside it torch refuses in-place changes of such a tensor
             self._set(index=torch.from_numpy(index))
         for array in (index, self.sizes, self.starts, self.weights):
             if array is not None:
@@ -132,7 +133,7 @@ class ClientData:
         self._hold()
 
     def digest(self) -> str:
-        """64 hex digits of the SHA-256 of everything here, as it is now."""
+        """64 hex digits of the SHA-256 of the current contents."""
         sha = hashlib.sha256()
         arrays = map(torch.tensor, (self.starts, self.sizes, self.client_weights()))
         for tensor in (self.x, self.y, *arrays, self.index):
@@ -141,8 +142,8 @@ class ClientData:
         return hashlib.sha256(repr((sha.hexdigest(), self.ids)).encode()).hexdigest()
 
     def contents(self) -> list[Any]:
-        """What shows that something here was changed: by torch, or by NumPy, of large data where it
-        changes more than a few.
+        """Values that change if something here was changed by torch, or by NumPy (for large data,
+        if more than a few numbers were).
         """
         changes = [tensor._version for tensor in (self.x, self.y)]
         changes += [zlib.crc32(array.data) for array in (self.starts, self.sizes)]
@@ -156,19 +157,21 @@ class ClientData:
     def from_datasets(
         cls, datasets: Any, *, inputs: str = "", targets: str = "", client: str = ""
     ) -> ClientData:
-        """Clients' data from data sets whose items are pairs ``(input, target)`` or dicts.
+        """Clients' data from data sets with items ``(input, target)`` or dicts.
 
-        They are read once, so random transforms give one draw; put them in ``Task.transform``.
+        They are read once, so random transforms give one draw. Put these in ``Task.transform``.
 
         Args:
             datasets: a ``torch.utils.data`` Dataset or Subset for each client, in a list or by the
-                clients' names; or, with ``client``, one data set of dicts, for instance of Hugging
-                Face's.
-            inputs, targets: fields of dicts; default the usual names, as ``image`` and ``label``.
-            client: the field that says whose an item is.
+                clients' names. With ``client``, one data set of dicts, for instance from Hugging
+                Face.
+            inputs, targets: fields of dicts. Default: the usual names, such as ``image`` and
+                ``label``.
+            client: the field with the client of an item.
 
         Raises:
-            Error: items of another kind, or of different shapes; a DataLoader, which gives batches.
+            Error: items of another kind or of different shapes, or a DataLoader, which gives
+                batches.
 
         Example:
             >>> from torch.utils.data import TensorDataset
@@ -177,7 +180,7 @@ class ClientData:
             [3, 3]
         """
         if not (client or isinstance(datasets, Iterable)):
-            raise Error(f"client data: datasets is {shown(datasets)}; give a list of data sets")
+            raise Error(f"client data: datasets is {shown(datasets)}. Give a list of data sets")
         given = [datasets] if client else datasets
         named = given if isinstance(given, Mapping) else dict(enumerate(given))
         x, y, owners = read_items(named, inputs, targets, client)
@@ -195,28 +198,28 @@ class ClientData:
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def client_weights(self) -> np.ndarray:
-        """float64 ``[clients]``: what each client counts in the aggregation."""
+        """float64 ``[clients]``: the aggregation weight of each client."""
         return np.array(self.sizes if self.weights is None else self.weights, np.float64)
 
 
 def _require_places(x: Any, parts: Any) -> None:
-    """Refuse labels of rows as parts where they are not the rows' places.
+    """Refuse labels of rows as parts if they are not the rows' positions.
 
     Raises:
-        Error: they are, as ``frame.groupby("user").groups`` has them.
+        Error: such labels, for instance ``frame.groupby("user").groups``.
     """
     index = getattr(x, "index", None)
     labels = isinstance(parts, list) and any(isinstance(part, pd.Index) for part in parts)
     if labels and isinstance(index, pd.Index) and not index.equals(pd.RangeIndex(len(index))):
-        what = "client data: parts are labels of rows, which here are not their places"
-        raise Error(f"{what}; give frame.groupby(...).indices, or reset_index(drop=True)")
+        what = "client data: parts are labels of rows, which here are not their positions"
+        raise Error(f"{what}. Give frame.groupby(...).indices, or reset_index(drop=True)")
 
 
 def _names(ids: np.ndarray, count: int, owners: list[str]) -> list[str]:
-    """The names of clients, each another.
+    """The clients' names, all different.
 
     Args:
-        owners: names that the parts have, in their order.
+        owners: the names in the parts, in their order.
     """
     if not ids.size:
         return [str(client) for client in range(count)]
@@ -227,44 +230,44 @@ def _names(ids: np.ndarray, count: int, owners: list[str]) -> list[str]:
     for place, (name, owner) in enumerate(zip(names, owners, strict=False)):
         if name != owner and name in owners:
             raise Error(
-                f"client data: ids calls client {place} {name!r}, who is {owner!r}; give the "
-                "ids in the order of the parts (of by_user: np.unique's)"
+                f"client data: ids calls client {place} {name!r}, who is {owner!r}. Give the "
+                "ids in the order of the parts (for by_user: np.unique's)"
             )
     name, most = Counter(names).most_common(1)[0]
     if most > 1:
-        raise Error(f"client data: two clients have the id {name!r}; give each its own")
+        raise Error(f"client data: two clients have the id {name!r}. Give each its own")
     return names
 
 
 def _unlike(name: str, shape: tuple[int, ...], count: int) -> Error:
-    return Error(f"client data: {name} of shape {shape} for {count} clients; need one each")
+    return Error(f"client data: {name} of shape {shape} for {count} clients. Give one each")
 
 
 def require_owners(what: str, owners: np.ndarray) -> None:
-    """Refuse owners of which one is missing (None, NaN or pandas.NA), or two would have one name.
+    """Refuse owners if one is missing (None, NaN or pandas.NA), or two would have the same name.
 
     Args:
-        what: they are, for the error.
+        what: description of the owners, for the error.
     """
     missing = np.flatnonzero(pd.isna(owners))
     if len(missing):
-        raise Error(f"{what}: number {missing[0]} is missing; name it, or leave its examples out")
+        raise Error(f"{what}: number {missing[0]} is missing. Name it, or leave its examples out")
     if owners.dtype == object and owners.ndim == 1:
         first: dict[str, Any] = {}
         for owner in pd.unique(owners):
             if str(owner) in first:
                 what += f": {shown(first[str(owner)])} and {shown(owner)} would have one name"
-                raise Error(f"{what}; make all of them text")
+                raise Error(f"{what}. Make all of them text")
             first[str(owner)] = owner
 
 
 def _tensor(name: str, values: Any) -> Any:
-    """Inputs or targets as a dense tensor without a graph, whole numbers with a sign.
+    """Inputs or targets as a dense tensor without a graph, with signed integers.
 
-    What NumPy takes for numbers becomes one. Whatever else there is stays as it is.
+    Everything that NumPy reads as numbers becomes a tensor. Other objects are left unchanged.
 
     Raises:
-        Error: arrays or tables of something else, or tensors of another kind.
+        Error: arrays or tables without numbers, or tensors of another kind.
     """
     if not isinstance(values, Tensor):
         if not hasattr(values, "__array__"):
@@ -272,7 +275,7 @@ def _tensor(name: str, values: Any) -> Any:
         array = np.asarray(values)
         if array.dtype.kind not in "biufc":
             what = f"client data: {name} is a {type(values).__name__} of {array.dtype}"
-            raise Error(f"{what}; give numbers (pandas.get_dummies(dtype=float), pandas.factorize)")
+            raise Error(f"{what}. Give numbers (pandas.get_dummies(dtype=float), pandas.factorize)")
         array = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
         values = called(f"client data: torch.as_tensor({name})", torch.as_tensor, array)
     kinds = {
@@ -283,12 +286,12 @@ def _tensor(name: str, values: Any) -> Any:
     }
     for kind, given in kinds.items():
         if given:
-            raise Error(f"client data: {name} is {kind}; give a dense tensor")
+            raise Error(f"client data: {name} is {kind}. Give a dense tensor")
     if not values.dim():
-        raise Error(f"client data: {name} is one number; its first axis is the examples'")
+        raise Error(f"client data: {name} is one number. Its first axis must be the examples")
     with torch.inference_mode(False):
         if values.dtype in (torch.uint16, torch.uint32, torch.uint64):
-            values = values.long()  # torch computes little with these
+            values = values.long()  # torch supports few operations on these types
         if values.is_floating_point() and values.dtype.itemsize < 2:
             values = values.float()
         return values.clone() if values.is_inference() else values.detach()
@@ -304,7 +307,7 @@ def indices(what: str, part: Any) -> np.ndarray:
     """A client's part as int64 ``[N]``.
 
     Args:
-        what: it is, for the error.
+        what: description of the part, for the error.
 
     Raises:
         Error: a mask, fractions, or more than one dimension.
@@ -316,23 +319,24 @@ def indices(what: str, part: Any) -> np.ndarray:
     if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
         return given.astype(np.int64, copy=False)
     if given.dtype == bool:
-        raise Error(f"{what} is a mask; give indices, np.flatnonzero(mask)")
-    raise Error(f"{what} is {given.dtype} of shape {given.shape}; give a list of indices")
+        raise Error(f"{what} is a mask: give indices, np.flatnonzero(mask)")
+    raise Error(f"{what} is {given.dtype} of shape {given.shape}: give a list of indices")
 
 
 def checked_parts(what: str, parts: Iterable[Any], count: int) -> list[np.ndarray]:
-    """Clients' parts of ``count`` examples, as :func:`indices` gives each.
+    """Clients' parts of ``count`` examples, each checked by :func:`indices`.
 
     Args:
-        what: they are of, for the error.
+        what: description of the data, for the error.
 
     Raises:
-        Error: one is no list of indices, or has one that is no example's. Names the client.
+        Error: a part is not a list of indices, or an index is out of range. The message names the
+            client.
     """
     read = [indices(f"{what}the part of client {i}", part) for i, part in enumerate(parts)]
     for client, part in enumerate(read):
         if len(part) and not 0 <= part.min() <= part.max() < count:
             outside = part[(part < 0) | (part >= count)][0]
             has = f"{what}client {client} has example {outside}, outside 0..{count - 1}"
-            raise Error(f"{has}; check the partition")
+            raise Error(f"{has}: check the partition")
     return read

@@ -2,7 +2,7 @@
 
 A float field may hold one number per configuration: the engine replaces it by a tensor ``[C, 1]``
 that broadcasts against parameter vectors ``[C, P]`` (server) and ``[M, C, P]`` (clients). All other
-fields are structure: configurations that differ in them run as separate programs.
+fields are structure: configurations that differ in them run as separate batches.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 
 from fedlib.arguments import FLOAT_BITS, check_fields
 
-# Tensors by name, of a client, an optimizer or the server; some are in dicts of their own.
+# Tensors by name, of a client, an optimizer or the server. Some are in nested dicts.
 State = dict[str, Any]
-# The ranges of floating-point fields, which errors name as :data:`fedlib.arguments.WORDS` has them.
+# Ranges of floating-point fields. :data:`fedlib.arguments.WORDS` has their names in errors.
 Positive = Annotated[float, lambda value: 0 < value < math.inf]
 NonNegative = Annotated[float, lambda value: 0 <= value < math.inf]
 Decay = Annotated[float, lambda value: 0 <= value < 1]
@@ -29,13 +29,13 @@ Decay = Annotated[float, lambda value: 0 <= value < 1]
 
 @cache
 def float_fields(component: Any) -> set[str]:
-    """The fields of a class of components that hold floats. Whole numbers may be given for them."""
+    """The fields of a class of components that hold floats. They also accept whole numbers."""
     hints = get_type_hints(component)
     return {name for name, hint in hints.items() if float in (hint, *get_args(hint))}
 
 
 def _named(function: Any) -> str:
-    """A function by its name and its version; without one it is of this process."""
+    """A function by its name and its version. Without a version it belongs to this process."""
     version = getattr(function, "version", "") or f"{id(function)} of its process"
     return f"{getattr(function, '__qualname__', type(function).__name__)} {version}"
 
@@ -45,10 +45,10 @@ class Component:
     """Base of client optimizers, server optimizers, objectives and algorithms.
 
     Attributes:
-        HISTORICAL: for fields that came after runs had been stored the value that those runs had.
-            With it a field is not part of the description, so that they keep theirs.
-        version: of a class of yours: your word that its code is the same wherever this text is.
-            Runs of a class that does not name one itself are not stored.
+        HISTORICAL: the values that stored runs had for fields added later. A field with this value
+            is left out of the description, so that these runs keep theirs.
+        version: for your own class, your promise that its code is the same if this text is. Runs
+            of a class that does not set it itself are not stored.
     """
 
     HISTORICAL: ClassVar[dict[str, Any]] = {}
@@ -59,14 +59,14 @@ class Component:
         for field in fields(self):
             value = getattr(self, field.name)
             value = value.item() if isinstance(value, np.generic) else value
-            whole = type(value) is int and value.bit_length() <= FLOAT_BITS  # true is none
+            whole = type(value) is int and value.bit_length() <= FLOAT_BITS  # true is not a number
             value = float(value) if whole and field.name in float_fields(kind) else value
             object.__setattr__(self, field.name, value)
         check_fields(self)
         self.validate()
 
     def validate(self) -> None:
-        """Raise :class:`fedlib.Error` for fields that do not fit, beyond their types and ranges."""
+        """Raise :class:`fedlib.Error` for invalid fields, beyond their types and ranges."""
 
     def describe(self) -> dict[str, Any]:
         """This component and its parts as a JSON-able dict."""
@@ -80,7 +80,7 @@ class Component:
         return described
 
     def versions(self) -> list[tuple[type, str]]:
-        """Each class of this component and its parts that is not fedlib's, and its version."""
+        """Each class of this component and its parts from outside fedlib, with its version."""
         classes = [
             (kind, str(vars(kind).get("version", "")))
             for kind in type(self).__mro__
@@ -100,23 +100,23 @@ class Component:
 
     @cached_property
     def of_user(self) -> bool:
-        """Whether a class of this component or its parts is not fedlib's."""
+        """Whether a class of this component or its parts is from outside fedlib."""
         return bool(self.versions())
 
     def structure(self) -> str:
-        """Everything about this component but the values of its floats."""
+        """Everything about this component except the values of its floats."""
 
         def blank(value: Any) -> Any:
             if isinstance(value, dict):
                 return {name: blank(part) for name, part in value.items()}
             return "float" if isinstance(value, float) else value
 
-        # Two classes of one name, as of a notebook's cell that was changed, are no one program.
+        # Two classes of one name, as from a notebook's cell that was changed, are not the same.
         code = [kind for kind, _ in self.versions()] + self.functions()
         return repr((blank(self.describe()), list(map(id, code))))
 
     def program(self) -> str:
-        """What two configurations must share to run in one batched program: their structure."""
+        """The part that two configurations must share to run in one batch: their structure."""
         return self.structure()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What fedlib raises when a caller asked for something that cannot be done."""
+"""The errors that fedlib raises for requests that it cannot carry out."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Error(ValueError):
 
 
 class Failure(Error):
-    """What was asked is right but could not be done here and now: no network, no space, a file that
-    is not what it should be. The command line's exit status is 1, not 2.
+    """A valid request that failed here and now: no network, no space, a file with the wrong
+    contents. The command line's exit status is 1, not 2.
     """
 
 
@@ -30,8 +30,8 @@ def unknown(kind: str, name: object, choices: Iterable[str]) -> Error:
     """The error for a name that does not exist, with the nearest names that do.
 
     Args:
-        kind: what was looked up, for instance ``"task"``.
-        name: the name that was given.
+        kind: the kind of thing, for instance ``"task"``.
+        name: the given name.
         choices: all names that exist.
     """
     known = sorted(choices)
@@ -49,18 +49,18 @@ def require_known(kind: str, name: str, choices: Iterable[str]) -> None:
 
 
 def undefined(owner: object, name: str) -> Error:
-    """The error for a function that only the classes derived from a base class define."""
+    """The error for a function that only subclasses define."""
     kind = type(owner).__name__
-    return Error(f"{kind} defines no {name}; take a class that is derived from it and does")
+    return Error(f"{kind} defines no {name}: use a subclass that does")
 
 
 def require(condition: bool, what: str, value: Any, allowed: str) -> None:
     """Raise :class:`Error` naming ``what`` and its ``allowed`` range unless ``condition`` holds."""
     if not condition:
-        shown = " ".join(repr(value).split())  # a tensor's has several lines
-        raise Error(f"{what} is {shown}; allowed: {allowed}")
+        shown = " ".join(repr(value).split())  # the text of a tensor has several lines
+        raise Error(f"{what} is {shown} (allowed: {allowed})")
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what a library says went wrong, or the error's kind if it says nothing."""
+    """The first line of a library's message, or the error's kind if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]

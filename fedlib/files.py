@@ -1,9 +1,9 @@
-"""Writing files and folders so that a name stands only for what is complete.
+"""Writing files and folders atomically: a name only ever stands for complete contents.
 
-What is being written has a name of its own beside its place, ``.fedlib-<token>.<name>``, and takes
-the place when it is whole. A folder that it replaces waits as ``.fedlib-old.<name>`` meanwhile, and
-:func:`recover` gives it its name back if the process was killed. What else a killed process left is
-removed once nobody has written to it for a day, by whoever writes in the folder next.
+A new file or folder has a temporary name beside its target, ``.fedlib-<token>.<name>``, and takes
+the target's name when it is complete. A folder that it replaces is called ``.fedlib-old.<name>``
+meanwhile, and :func:`recover` restores its name if the process was killed. Other remains of killed
+processes are removed by the next writer in the folder, once they are a day old.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from fedlib.errors import Error, Failure
 
 ASIDE = ".fedlib-"
-OLD = f"{ASIDE}old."  # a folder while another one takes its place
-# A process that has written nothing for so long is taken for dead.
+OLD = f"{ASIDE}old."  # prefix of a folder while another one replaces it
+# A process that has written nothing for this long is considered dead.
 DEAD_SECONDS = 24 * 3600.0
 
 
@@ -30,7 +30,7 @@ def write(path: Path, content: bytes) -> None:
     """Write a file so that it is complete or not there.
 
     Raises:
-        Failure: it cannot be written. What lay there stays.
+        Failure: it cannot be written. An existing file stays.
 
     Example:
         >>> import tempfile
@@ -45,15 +45,15 @@ def write(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A free name beside ``path`` for a file or a folder that takes its place at the end.
+    """A free name beside ``path`` for a file or a folder that replaces it at the end.
 
-    What is written there gets the name ``path`` when the block ends, in place of a file or folder
-    that has it. When the block raises it is removed, and what lay there stays. Missing parents are
-    made, and what killed processes left beside ``path`` is removed. Several processes may write
-    the same file: the last one wins.
+    Contents written there get the name ``path`` when the block ends, and replace an existing file
+    or folder. If the block raises, they are removed and the existing file stays. Missing parents
+    are made, and remains of killed processes beside ``path`` are removed. If several processes
+    write the same file, the last one wins.
 
     Raises:
-        Failure: it cannot be written; in the block too, an OSError becomes one.
+        Failure: it cannot be written. Any OSError in the block also becomes a Failure.
     """
     aside = beside(path)
     try:
@@ -64,7 +64,7 @@ def replacing(path: Path) -> Iterator[Path]:
             _replace_folder(aside, path)
         else:
             with open(aside, "rb+") as file:
-                os.fsync(file.fileno())  # the name must not come to the disk before the contents
+                os.fsync(file.fileno())  # the contents must reach the disk before the name
             os.replace(aside, path)
     except OSError as problem:
         raise Failure(f"cannot write {path}: {reason(problem)}") from None
@@ -73,9 +73,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _replace_folder(aside: Path, path: Path) -> None:
-    """No system replaces a folder in one step, so the old one is moved away first.
+    """Replace a folder. No system does it in one step, so the old one is moved away first.
 
-    It comes back by :func:`recover` where the process is killed in between.
+    If the process is killed in between, :func:`recover` restores it.
     """
     recover(path.parent)
     if path.is_dir():
@@ -87,20 +87,20 @@ def _replace_folder(aside: Path, path: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Give what was moved away to be replaced its name back, or remove it where that is taken."""
+    """Restore the names of folders that were moved away, or remove them if the name is taken."""
     for old in folder.glob(f"{OLD}*"):
         path = folder / old.name.removeprefix(OLD)
-        with suppress(OSError):  # another process does it
+        with suppress(OSError):  # another process already does it
             if path.exists():
                 gone = beside(path)
-                os.rename(old, gone)  # nobody takes it for a whole folder while it is removed
+                os.rename(old, gone)  # so that nobody takes it for a whole folder meanwhile
                 remove(gone)
             else:
                 os.rename(old, path)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder if it is there. What cannot be removed stays for :func:`clean`."""
+    """Remove a file or folder if it exists. If that fails, it stays for :func:`clean`."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -109,16 +109,16 @@ def remove(path: Path) -> None:
 
 
 def reason(problem: OSError) -> str:
-    """What the system says went wrong, in a line."""
+    """The system's error message, in one line."""
     return " ".join(str(problem.strerror or problem).split())
 
 
 def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
-    """Refuse to begin what could not be stored: try to write in a folder, and leave nothing.
+    """Raise early if results could not be stored: try to write in a folder, and leave nothing.
 
     Args:
-        folder: need not exist yet; then where it would be made is tried.
-        instead: what names another folder, for the error.
+        folder: need not exist yet. Then the folder where it would be made is tried.
+        instead: the variable that sets another folder, for the error.
 
     Raises:
         Error: nothing can be written there.
@@ -127,7 +127,7 @@ def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
     try:
         while not (there.exists() or there.is_symlink()):
             there = there.parent
-        with tempfile.TemporaryFile(dir=there) as file:  # without a name, wherever that can be
+        with tempfile.TemporaryFile(dir=there) as file:  # without a name, on systems that allow it
             file.write(b"0")
             file.flush()
     except OSError as problem:
@@ -137,17 +137,17 @@ def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
 
 @functools.cache
 def clean(folder: Path) -> None:
-    """Remove what killed processes left directly in a folder, after :func:`recover`. Once in a
+    """Remove remains of killed processes directly in a folder, after :func:`recover`. Done once per
     process, as a folder may hold thousands of runs.
     """
     recover(folder)
     for aside in folder.glob(f"{ASIDE}*"):
-        with suppress(OSError):  # it changes right now
+        with suppress(OSError):  # it is changing right now
             latest = max(path.lstat().st_mtime for path in (aside, *aside.rglob("*")))
             if time.time() - latest > DEAD_SECONDS:
                 remove(aside)
 
 
 def beside(path: Path) -> Path:
-    """A free name for what is being written, see above."""
+    """A free temporary name beside a path, see above."""
     return path.with_name(f"{ASIDE}{secrets.token_hex(8)}.{path.name}")

@@ -24,10 +24,10 @@ def read_items(
     """The inputs, the targets and the owners of all items, one data set after the other.
 
     Args:
-        datasets: by name.
+        datasets: data sets by name.
         inputs, targets, client: fields of items that are dicts. See
-            :meth:`fedlib.ClientData.from_datasets`. Without ``client`` the owner is the place of
-            the data set.
+            :meth:`fedlib.ClientData.from_datasets`. Without ``client`` the owner is the position
+            of the data set.
     """
     examples: list[tuple[Tensor, Tensor]] = []
     owners: list[Any] = []
@@ -38,10 +38,10 @@ def read_items(
             examples.append(_example(what, item, inputs, targets))
             first, own = ([[*part.shape] for part in examples[at]] for at in (0, -1))
             if own != first:
-                raise Error(f"{what} has shapes {own}, the first one {first}; make them alike")
+                raise Error(f"{what} has shapes {own}, the first one {first}: make them alike")
             if client:
                 if not (isinstance(item, Mapping) and client in item):
-                    raise Error(f"{what} has no field {client!r}, the client's")
+                    raise Error(f"{what} has no field {client!r} for the client")
                 owner = item[client]
             one = isinstance(owner, Tensor) and owner.numel() == 1
             owners.append(owner.item() if one else owner)
@@ -52,14 +52,14 @@ def read_items(
 
 
 def _items(whose: str, dataset: Any) -> Iterator[tuple[int, Any]]:
-    """The items of a data set with their places.
+    """The items of a data set with their positions.
 
     Raises:
-        Error: it is none, or an item cannot be read.
+        Error: it is not a data set, or an item cannot be read.
     """
     if isinstance(dataset, DataLoader):
         advice = "give its dataset, or torch.utils.data.Subset(dataset, indices)"
-        raise Error(f"client data: {whose} is a DataLoader, which gives batches; {advice}")
+        raise Error(f"client data: {whose} is a DataLoader, which gives batches: {advice}")
     if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
         for place in range(len(dataset)):
             what = f"client data: item {place} of {whose} ({type(dataset).__name__})"
@@ -67,7 +67,7 @@ def _items(whose: str, dataset: Any) -> Iterator[tuple[int, Any]]:
     elif isinstance(dataset, Iterable):
         yield from enumerate(dataset)
     else:
-        raise Error(f"client data: {whose} is {shown(dataset)}; give a torch.utils.data.Dataset")
+        raise Error(f"client data: {whose} is {shown(dataset)}: give a torch.utils.data.Dataset")
 
 
 def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, Tensor]:
@@ -77,14 +77,14 @@ def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, T
         fields = [name or next((n for n in usual if n in item), usual[0]) for name, usual in names]
         for name in fields:
             if name not in item:
-                raise Error(f"{what}: {unknown('field', name, item)}; name inputs and targets")
+                raise Error(f"{what}: {unknown('field', name, item)}. Name inputs and targets")
         item = [item[name] for name in fields]
     if not isinstance(item, (tuple, list)) or len(item) != 2:
-        raise Error(f"{what} is {shown(item)}; it must be a pair (input, target), or a dict")
+        raise Error(f"{what} is {shown(item)}, but must be a pair (input, target), or a dict")
     if getattr(item[0], "mode", "") in ("P", "PA"):
-        raise Error(f"{what} is an image of numbers of a palette; make it colours: convert('RGB')")
+        raise Error(f"{what} is an image with a palette: make it colours with convert('RGB')")
     try:
         x, y = (torch.as_tensor(p if isinstance(p, Tensor) else np.array(p)) for p in item)
     except (TypeError, ValueError) as error:
-        raise Error(f"{what} is no pair of numbers: {first_line(error)}; transform it") from None
+        raise Error(f"{what} is no pair of numbers: {first_line(error)}. Transform it") from None
     return x, y

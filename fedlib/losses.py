@@ -1,9 +1,9 @@
 """Per-example losses and metrics: outputs and targets ``[R, B, ...]`` to ``[R, B]``.
 
-A metric may be a pair (numerator, denominator), each ``[R, B]``. The two are summed apart.
+A metric may be a pair (numerator, denominator), each ``[R, B]``, which are summed separately.
 
-A loss may declare the targets that it needs, as these do: :func:`needs`. They are then compared
-with what the model gives before a run's first step. Those of a loss that declares nothing are not.
+A loss may declare the targets that it needs, as those here do with :func:`needs`. They are then
+checked against the model's outputs before a run's first step. Losses without it are not checked.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from fedlib.errors import Error, require_known
 
-# What targets a loss may need, for outputs [..., K]: whole numbers [...] in 0..K-1; finite numbers
-# of the outputs' shape; the same between 0 and 1; -1 and 1.
+# Kinds of targets that a loss may need, for outputs [..., K]: whole numbers [...] in 0..K-1, finite
+# numbers of the outputs' shape, the same between 0 and 1, or -1 and 1.
 CLASSES, VALUES, SHARES, SIGNS = "classes", "values", "shares", "signs"
-# What torch's losses need whose targets have the shape of outputs; VALUES are not looked at here,
-# as a loss that becomes NaN is refused anyway. Functions have the same names in small letters.
+# The targets of torch's losses with the shape of outputs. VALUES are not checked here, as a loss
+# that becomes NaN is refused anyway. Functions have the same names in lower case.
 LIKE_OUTPUTS = {
     **dict.fromkeys(("BCELoss", "BCEWithLogitsLoss", "MultiLabelSoftMarginLoss"), SHARES),
     **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), SHARES),
@@ -58,8 +58,8 @@ def needs(kind: str) -> Callable[[Loss], Loss]:
 
 
 def of_classes(outputs: Tensor, targets: Tensor) -> bool:
-    """Whether ``outputs [B, ..., K]`` are scores of the K > 1 classes that targets ``[N, ...]``
-    name.
+    """Whether ``outputs [B, ..., K]`` are scores of K > 1 classes, with targets ``[N, ...]`` as
+    labels.
     """
     whole = not (targets.is_floating_point() or targets.is_complex())
     scores = outputs.dim() == targets.dim() + 1 and outputs.shape[1:-1] == targets.shape[1:]
@@ -67,7 +67,7 @@ def of_classes(outputs: Tensor, targets: Tensor) -> bool:
 
 
 def of_torch(loss: Any) -> bool:
-    """Whether a loss reduces a batch as torch's do: a module or function with ``reduction``."""
+    """Whether a loss reduces a batch as in torch: a module or function with ``reduction``."""
     if isinstance(loss, nn.Module):
         return hasattr(loss, "reduction")
     try:
@@ -77,16 +77,16 @@ def of_torch(loss: Any) -> bool:
 
 
 class OfTorch:
-    """One of torch's losses, or one made like them, of each example: ``[R, B]``.
+    """One of torch's losses, or a similar one, per example: ``[R, B]``.
 
     Further axes are averaged, or with ``reduction`` "sum" or "batchmean" summed. Labels equal to
-    ``ignore_index`` do not count, others as much as their classes' ``weight`` says: means of an
-    example, a batch or a data set are torch's, which divides by what counts. Targets ``[R, B]``
-    stand for outputs ``[R, B, 1]``, too. Classes are the last axis of outputs or, as torch has it,
-    the one after ``B``; where both would fit, it is refused.
+    ``ignore_index`` do not count, and others count by the ``weight`` of their class. Means over an
+    example, a batch or a data set are the same as torch's, which divides by these counts. Targets
+    ``[R, B]`` are also allowed for outputs ``[R, B, 1]``. Classes are the last axis of outputs or,
+    as in torch, the axis after ``B``. If both would fit, an error is raised.
 
     Args:
-        loss: a module or function with ``reduction``, of a batch ``[B, ...]``.
+        loss: a module or function with ``reduction`` for a batch ``[B, ...]``.
 
     Example:
         >>> smoothed = OfTorch(nn.CrossEntropyLoss(label_smoothing=0.1))
@@ -107,20 +107,20 @@ class OfTorch:
             given = {name: parameter.default for name, parameter in parameters}
         self.sums = given.get("reduction") in ("sum", "batchmean")
         self.ignored: int | None = given.get("ignore_index")
-        # Of classes, where torch's mean is over them.
+        # The weights of classes, if torch's mean uses them.
         weighed = self.__name__ in OF_LABELS and not self.sums
         self.weight: Tensor | None = given.get("weight") if weighed else None
         if self.weight is not None and not (self.weight >= 0).all():
             least = self.weight.min().item()
-            raise Error(f"{self.__name__}: a weight of a class is {least:g}; allowed: >= 0")
+            raise Error(f"{self.__name__}: a weight of a class is {least:g} (allowed: >= 0)")
 
     def compared(self, outputs: Tensor, targets: Tensor) -> tuple[str | None, Tensor]:
-        """What is known of the targets that are needed: their kind, see :func:`needs`, or None; and
-        the outputs in the order that it is said for.
+        """The kind of targets that are needed, see :func:`needs`, or None if unknown, and the
+        outputs in the order of axes that this kind refers to.
 
         Raises:
-            Error: outputs ``[B, ...]`` of one class, or that are no logarithms of probabilities
-                where these are needed.
+            Error: outputs ``[B, ...]`` of one class, or that are not logarithms of probabilities
+                though the loss needs these.
         """
         name, shape = self.__name__, targets.shape[1:]
         classes = of_classes(outputs, targets)
@@ -130,16 +130,16 @@ class OfTorch:
             if name in ("KLDivLoss", "kl_div") and float(outputs.detach().max()) > 1e-2:
                 raise _no_logarithms(name)
             return None if like == VALUES or outputs.shape[1:] != shape else like, outputs
-        if name not in OF_LABELS:  # a user's own may have a name like these
+        if name not in OF_LABELS:  # a user's own loss may have a similar name
             known = "CrossEntropy" in name or "NLL" in name
             return CLASSES if known and classes else None, outputs
         if outputs.shape[1:2] == (1,) and not classes:
             what = f"{name} needs an output for each class, and the model gives one"
-            raise Error(f"{what}; give it more, or take nn.BCEWithLogitsLoss()")
+            raise Error(f"{what}: use nn.BCEWithLogitsLoss() or a model with more outputs")
         if outputs.shape[1:] == shape:
             return SHARES, outputs
         if not classes and outputs.dim() > 2:
-            outputs = outputs.movedim(1, -1)  # torch has the classes first
+            outputs = outputs.movedim(1, -1)  # in torch the classes are first
         if not of_classes(outputs, targets):
             return None, outputs
         sums = outputs.detach().double().logsumexp(-1)
@@ -148,15 +148,15 @@ class OfTorch:
         return CLASSES, outputs
 
     def counted(self, targets: Tensor, weight: Tensor | None = None) -> Tensor | None:
-        """What the labels of ``targets [N, ...]`` count, ``[N]``: their number, or what the weights
-        of their classes add up to; None where there is no choice.
+        """The weight of each example's labels ``targets [N, ...]``, ``[N]``: their number, or the
+        sum of the weights of their classes. None if all count the same.
 
         Args:
-            weight: of classes, default the loss's, where the targets are.
+            weight: weights of classes on the targets' device. Default: the weights of the loss.
         """
         if self.sums or self.ignored is None or targets.is_floating_point():
             return None
-        labels = targets.long()  # in eight bits -100 would be 156
+        labels = targets.long()  # with eight bits -100 would become 156
         counts = (labels != self.ignored).long()
         if self.weight is not None:
             weight = self.weight.to(targets.device) if weight is None else weight
@@ -164,9 +164,9 @@ class OfTorch:
         return counts.flatten(1).sum(1) if counts.dim() > 1 else counts
 
     def _on(self, outputs: Tensor) -> Any:
-        """The loss on a device and in a type: a copy that stays, as a recorded step may read it.
+        """The loss on a device and in a type: a cached copy, as a recorded step may read it.
 
-        Each is of the loss as it was given, so that no weight is rounded twice.
+        Each copy is made from the given loss, so that no weight is rounded twice.
         """
         if not isinstance(self.loss, nn.Module):
             return self.loss
@@ -183,18 +183,18 @@ class OfTorch:
             o = o.squeeze(-1)
         if o.dim() == y.dim() + 1 and self.__name__ not in LIKE_OUTPUTS:
             if y.is_floating_point():
-                raise Error(f"{shapes}; give y.long() if these are classes, else one shape")
+                raise Error(f"{shapes}: give y.long() if these are classes, else equal shapes")
             y = y.long()
             if o.shape[1:-1] == y.shape[1:] == o.shape[2:] != ():
                 which = f"{self.__name__} has outputs {[*o.shape]}, whose axis of classes may be"
-                raise Error(f"{which} the second or the last; give a loss of your own, [R, B]")
+                raise Error(f"{which} the second or the last: give your own loss with [R, B]")
             if o.shape[1:-1] == y.shape[1:]:
-                o = o.movedim(-1, 1)  # torch has the classes first
+                o = o.movedim(-1, 1)  # in torch the classes are first
         elif o.shape == y.shape:
             y = y.to(o.dtype)
         else:
             way = way_out(outputs.flatten(0, 1), y)
-            raise Error(f"{shapes}{way or '; the two must have one shape'}")
+            raise Error(f"{shapes}{way or ': the two must have the same shape'}")
         loss = self._on(o)
         each = loss(o, y)
         each = each.flatten(1) if each.dim() > 1 else each.unsqueeze(-1)
@@ -206,41 +206,41 @@ class OfTorch:
 
 def _no_logarithms(name: str) -> Error:
     what = f"{name} needs the logarithms of probabilities, which the model does not give"
-    return Error(f"{what}; end it by nn.LogSoftmax(1), or take nn.CrossEntropyLoss()")
+    return Error(f"{what}: end it by nn.LogSoftmax(1), or use nn.CrossEntropyLoss()")
 
 
 def way_out(outputs: Tensor, targets: Tensor) -> str:
-    """What to do with targets ``[N, ...]`` that have an axis too many or too few for ``outputs [B,
-    ...]``, or are vectors of 0 and 1 in the place of classes; empty where nothing is known.
+    """The advice for targets ``[N, ...]`` with an axis too many or too few for ``outputs [B,
+    ...]``, or with vectors of 0 and 1 instead of classes. Empty if none is known.
     """
     needed, given = outputs.shape[1:], targets.shape[1:]
     if needed == (1, *given):
-        return "; give y[:, None]"
+        return ": give y[:, None]"
     if given[-1:] == (1,) and given[:-1] in (needed, needed[:-1], needed[1:]):
-        return "; give y.squeeze(-1)"
+        return ": give y.squeeze(-1)"
     if given[:1] == (1,) and given[1:] in (needed, needed[:-1], needed[1:]):
-        return "; give y.squeeze(1)"
-    return "; give y.argmax(-1)" if given == needed and given[-1:] > (1,) else ""
+        return ": give y.squeeze(1)"
+    return ": give y.argmax(-1)" if given == needed and given[-1:] > (1,) else ""
 
 
 def counted_labels(loss: Any, targets: Tensor) -> Tensor | None:
-    """What each of the examples ``targets [N, ...]`` counts in a mean of a loss, ``[N]``.
+    """The weight of each example with targets ``[N, ...]`` in a mean of a loss, ``[N]``.
 
-    None: all count alike.
+    It is None if all count the same.
     """
     return loss.counted(targets) if isinstance(loss, OfTorch) else None
 
 
-# On a CPU torch's log_softmax is slow along a short last axis. Forward and backward at 10 classes,
-# one thread: torch took 3.3 times as long for 20,000 examples, 1.2 for 1000, 0.6 for 100.
+# On a CPU torch's log_softmax is slow along a short last axis. For forward and backward at 10
+# classes on one thread it took 3.3 times as long for 20,000 examples, 1.2 for 1000, 0.6 for 100.
 SHORT = 32
 
 
 def short_cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
     """Cross-entropies ``[..., B]`` along a short last axis, and their gradient.
 
-    log sum_j exp(z_j) - z_y, with z shifted by its maximum; the gradient by the logits of what
-    ``weights [..., B]`` make of them is weight * (softmax - e_y), as a function of the weights.
+    They are log sum_j exp(z_j) - z_y, with z shifted by its maximum. The gradient is a function of
+    ``weights [..., B]``: weight * (softmax - e_y), by the logits of the weighted sum.
     """
     index = targets.long().unsqueeze(-1)
     shifted = logits - logits.amax(-1, keepdim=True)
@@ -280,15 +280,15 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def correct(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1 where the largest output is at the target, else 0: ``[R, B]``."""
+    """1 if the largest output is at the target, else 0: ``[R, B]``."""
     return (outputs.contiguous().argmax(-1) == targets).to(outputs.dtype)
 
 
 def accuracy(outputs: Tensor, targets: Tensor, ignored: int | None = None) -> Any:
-    """Of the labels ``targets [R, B, ...]`` that are not ``ignored``, the share predicted right.
+    """The share of correct predictions among labels ``targets [R, B, ...]`` except ``ignored``.
 
-    The metric of a task that names none. Of ``outputs [R, B, ..., K]`` that are no scores of
-    classes it is left out.
+    It is a task's default metric. If ``outputs [R, B, ..., K]`` are not scores of classes, it is
+    left out.
     """
     if targets.dim() == 2 and ignored is None:
         return correct(outputs, targets)
@@ -299,17 +299,17 @@ def accuracy(outputs: Tensor, targets: Tensor, ignored: int | None = None) -> An
 
 @needs(CLASSES)
 def sequence_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy ``[R, B]`` over all T steps, padded ones too.
+    """Mean cross-entropy ``[R, B]`` over all T steps, including padding.
 
-    The language models' published runs averaged over padding: Keras did not pass masks to a loss
-    of its own until 2022. ``outputs [R, B, T, V]``, ``targets [R, B, T]`` of any integer type.
+    The published runs of language models averaged over padding: until 2022 Keras did not pass masks
+    to custom losses. ``outputs [R, B, T, V]``, ``targets [R, B, T]`` of any integer type.
     """
     flat = F.cross_entropy(outputs.flatten(0, 2), targets.long().flatten(), reduction="none")
     return flat.view(targets.shape).mean(-1)
 
 
 def masked_accuracy(ignore: Sequence[int]) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """A metric: of the target tokens that are not in ``ignore``, the share predicted right.
+    """A metric: the share of correct predictions among target tokens except those in ``ignore``.
 
     The maximum is taken over the whole vocabulary, special tokens included.
     """
@@ -342,7 +342,7 @@ def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def recall_at_5(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """A metric: of all true tags of all examples, the share among the example's five largest.
+    """A metric: the share of all true tags of all examples among the example's five largest.
 
     ``outputs, targets [R, B, K]``. Sums over examples come first ("micro"), as in Keras.
     """

@@ -1,4 +1,4 @@
-"""What every notebook starts with::
+"""The set-up of every notebook::
 
     from fedlib import notebook
 
@@ -6,7 +6,7 @@
     histories = session.experiment("curves")
     session.figure("fedopt/figure_1", histories)
 
-Runs that no plan names::
+Runs outside the plan::
 
     task = session.task("cifar10")
     histories = session.runs(task, [{"algorithm": "fedavg"}], rounds=2)
@@ -72,21 +72,21 @@ def start(
     device: str = "auto",
     **numbers: Any,
 ) -> Session:
-    """Set a notebook up: style, store, and a line that says what runs here.
+    """Set a notebook up: style, store, and a line that describes its runs.
 
     Args:
-        name: of the notebook.
-        plan: the function of its plan cell, see :mod:`fedlib.plans`; None: it has none.
-        preset: ``"quick"``, ``"laptop"``, ``"paper"``; ``""`` takes ``FEDLIB_PRESET``, else
+        name: name of the notebook.
+        plan: the function of its plan cell, see :mod:`fedlib.plans`. None: it has no plan.
+        preset: ``"quick"``, ``"laptop"``, ``"paper"``. ``""`` takes ``FEDLIB_PRESET``, else
             ``"quick"``.
-        seed: of tasks and runs.
+        seed: seed of tasks and runs.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``.
-        **numbers: the notebook's own parameters. None becomes the plan's number for the preset, if
-            it has one, and else stays None (the task's own).
+        **numbers: the notebook's own parameters. None becomes the plan's number for the preset if
+            there is one, and otherwise stays None (the task's default).
 
     Raises:
-        Error: an unknown preset or device, a bad plan, or a store or folder of figures
-            where nothing can be written.
+        Error: an unknown preset or device, a bad plan, or a store or folder of figures that is not
+            writable.
     """
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
     require_preset(preset)
@@ -101,10 +101,10 @@ def start(
     files.require_writable(store.root)
     files.require_writable(paths.preset_figures(preset), "FEDLIB_FIGURES")
     _show_figures()
-    # A session prints where a task's data are from.
+    # A session prints the source of a task's data.
     logging.getLogger("fedlib.datasets").setLevel(logging.ERROR)
     style.apply()
-    pd.set_option("display.max_colwidth", None)  # a claim's statement is read whole
+    pd.set_option("display.max_colwidth", None)  # so that a claim's statement is shown in full
     print(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
@@ -125,20 +125,20 @@ def _show_figures() -> None:
             shell.events.register("post_execute", _say_captions)
 
 
-# What stands under the figures that were drawn, and under those that this cell has shown.
+# The captions of all drawn figures, and those of the figures that this cell has shown.
 _captions: WeakKeyDictionary[Figure, str] = WeakKeyDictionary()
 _to_say: list[str] = []
 
 
 def _say_captions() -> None:
-    """At a cell's end: the captions of the figures that it showed, each once."""
+    """At a cell's end, show the captions of its figures, each once."""
     captions, _to_say[:] = dict.fromkeys(_to_say), []
     for caption in captions:
         display({"text/markdown": caption, "text/plain": caption}, raw=True)
 
 
 def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
-    """A figure as Jupyter wants it; one that was just saved is not drawn once more."""
+    """A figure in Jupyter's format. A figure that was just saved is not drawn again."""
     if figure in _captions:
         _to_say.append(_captions[figure])
     width, height = (round(inches * figure.dpi) for inches in figure.get_size_inches())
@@ -146,10 +146,10 @@ def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
 
 
 class Explorer(ipywidgets.VBox):
-    """Controls above a picture; where no widgets are shown (a printed page), the picture alone.
+    """Controls above a picture. Without widgets (on a printed page), only the picture.
 
     Attributes:
-        html: the same with all pictures, for pages without a kernel; "" unless asked for.
+        html: the same with all pictures, for pages without a kernel. "" unless requested.
     """
 
     html = ""
@@ -161,18 +161,18 @@ class Explorer(ipywidgets.VBox):
 
 
 def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
-    """Controls for the arguments of a drawing, whose picture follows them.
+    """Controls for the arguments of a drawing function, with its picture.
 
-    Numbers get sliders, words a menu; each starts at the drawing's own default, else at its middle
-    value. With ``FEDLIB_EXPLORE=all``, as the site's notebooks are executed, the pictures of all
-    values are kept, and the controls work on a page without a kernel.
+    Numbers get sliders, words a menu. Each starts at the function's default, else at its middle
+    value. With ``FEDLIB_EXPLORE=all``, which the site sets, the pictures of all values are kept,
+    and the controls work on a page without a kernel.
 
     Args:
-        draw: draws one figure with pyplot. What it returns is not shown.
+        draw: draws one figure with pyplot. Its return value is ignored.
         **axes: argument -> its values.
 
     Returns:
-        what the cell shows.
+        The object to show in the cell.
     """
     parameters = inspect.signature(draw).parameters
     controls: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
         make = ipywidgets.Dropdown if words else ipywidgets.SelectionSlider
         options = list(zip(labels, values, strict=True))
         controls[name] = make(options=options, value=start, description=name.replace("_", " "))
-    # Not an Output, which ipywidgets.interact uses: with one, nbclient may wait for ever.
+    # Not an Output, which ipywidgets.interact uses, as nbclient may wait forever for one.
     image = ipywidgets.Image(format="png", layout={"max_width": "max-content"})
 
     def follow(_: Any = None) -> None:
@@ -202,8 +202,8 @@ def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
 
 
 def _moving(draw: Callable[..., Any], controls: Mapping[str, Any]) -> str:
-    """HTML of controls and of the pictures of all their values, the last control's values fastest;
-    docs/site/_static/explore.js moves it.
+    """HTML of controls and of the pictures of all their values, the last control's values fastest.
+    docs/site/_static/explore.js updates it.
     """
     options = {name: [value for _, value in c.options] for name, c in controls.items()}
     pictures = []
@@ -234,14 +234,14 @@ def _moving(draw: Callable[..., Any], controls: Mapping[str, Any]) -> str:
 
 
 class Source(Markdown):
-    """Python code that a notebook shows in its own colours, and a terminal as it is."""
+    """Python code that a notebook highlights, and a terminal shows as it is."""
 
     def __repr__(self) -> str:
         return str(self.data)
 
 
 def code(*parts: Callable[..., Any]) -> Source:
-    """The code of functions and classes of the library as it runs; as a cell's last line, shown.
+    """The code of functions and classes of the library, shown if it is a cell's last line.
 
     Args:
         parts: functions, methods or classes, for instance ``fedlib.server.Adaptive.step``.
@@ -275,11 +275,11 @@ def fingerprint(notebook: str, number: int, answer: Any, digits: int = 3) -> str
 
 @dataclass(frozen=True)
 class Session:
-    """A notebook's preset, seed, device and numbers, and the store that answers its requests.
+    """A notebook's preset, seed, device and numbers, and its store of runs.
 
-    From :func:`start`. As a cell's last line it shows the numbers that count under its preset.
-    ``declared`` says whether nothing but the preset was given in the notebook's parameters.
-    Progress bars are on unless ``FEDLIB_PROGRESS=0``.
+    :func:`start` makes it. As a cell's last line it shows the numbers of its preset. ``declared``
+    says whether the notebook's parameters changed nothing but the preset. Progress bars are on
+    unless ``FEDLIB_PROGRESS=0``.
     """
 
     preset: str
@@ -293,7 +293,7 @@ class Session:
     _tasks: dict[str, Task] = field(default_factory=dict, repr=False, compare=False)
 
     def defaults(self, **numbers: Any) -> Session:
-        """This session with these numbers where its own are None: the notebook's own defaults.
+        """This session with these numbers as defaults for parameters that are None.
 
         Raises:
             Error: a name that the notebook did not give to :func:`start`.
@@ -301,7 +301,7 @@ class Session:
         return replace(self, numbers={**self.numbers, **numbers, **self.given(*numbers)})
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of these numbers that are not None, as keywords: the task keeps its own values.
+        """These numbers as keywords, without those that are None, so the task keeps its defaults.
 
         Raises:
             Error: a name that the notebook did not give to :func:`start`.
@@ -312,12 +312,12 @@ class Session:
         return {name: self.numbers[name] for name in names if self.numbers[name] is not None}
 
     def task(self, name: str, **options: Any) -> Task:
-        """A task with the session's preset and seed; the first time, says where its data are from,
-        and of the first stand-in what that means.
+        """A task with the session's preset and seed. The first time, it prints the source of the
+        data, and for the first stand-in an explanation.
 
         Args:
-            name, options: see :func:`fedlib.load_task`. Options may set ``preset`` and ``seed``,
-                those that are None are left to the preset.
+            name, options: see :func:`fedlib.load_task`. Options may set ``preset`` and ``seed``.
+                Options that are None are left to the preset.
         """
         asked = {key: value for key, value in options.items() if value is not None}
         options = {"preset": self.preset, "seed": self.seed, **asked}
@@ -328,7 +328,7 @@ class Session:
         known = [other for other in self._tasks.values() if other.name == task.name]
         printed = {str(other) for other in known}
         if task.options not in [other.options for other in known] and str(task) not in printed:
-            print(task)  # else only another seed's, or the same line again
+            print(task)  # otherwise only the seed differs, or the line is the same
         if task.stand_in and not any(other.stand_in for other in self._tasks.values()):
             print(
                 f"*** STAND-IN DATA: {name} runs on an offline stand-in. The numbers show how "
@@ -338,7 +338,7 @@ class Session:
         return task
 
     def _summary(self) -> tuple[str, pd.DataFrame]:
-        """What counts under this preset: a line, and a table of the plan's tasks."""
+        """The settings of this preset: a line, and a table of the plan's tasks."""
         requests = self._requests or []
         table = listing.task_table(requests, self.preset, self.numbers, self._tasks)
         stated = {"preset": self.preset, "device": resolve_device(self.device)}
@@ -360,10 +360,10 @@ class Session:
         return f"<p>{escape(line)}</p>" + ("" if table.empty else shown.to_html())
 
     def plan(self, *parts: str) -> Styler:
-        """The runs of :meth:`requests` in a table, before they are asked for: a grid is one row.
+        """The runs of :meth:`requests` in a table, before any training. A grid is one row.
 
         Raises:
-            Error: as :meth:`requests`.
+            Error: see :meth:`requests`.
         """
         requests = self.requests(*parts)
 
@@ -380,19 +380,19 @@ class Session:
         return shown.set_properties(subset=texts, **{"text-align": "left"})
 
     def requests(self, *parts: str) -> list[Request]:
-        """The runs that the notebook's plan names, of these parts; of all without any.
+        """The runs that the notebook's plan names, for these parts or for all.
 
         Raises:
-            Error: a notebook without a plan, or a part that it does not have.
+            Error: the notebook has no plan, or no such part.
         """
         if self._requests is None:
-            raise Error(f"notebook {self.name} has no plan; give notebook.start its function plan")
+            raise Error(f"notebook {self.name} has no plan: give notebook.start its function plan")
         return plans.select(self._requests, *parts)
 
     def experiment(self, *parts: str) -> list[History]:
-        """The histories of :meth:`requests`, in order: from the store, or trained.
+        """The histories of :meth:`requests`, in order, from the store or trained.
 
-        Each task is loaded once; of each task the runs that are missing are trained together.
+        Each task is loaded once, and its missing runs are trained together.
         """
         requests = self.requests(*parts)
         execution = self._settings({})
@@ -400,8 +400,8 @@ class Session:
         return answer(self.store, requests, self.preset, self.task, **execution)
 
     def stored(self, preset: str) -> list[History]:
-        """What is stored or published of this notebook's plan at another preset, without
-        parameters. Nothing is trained.
+        """The stored or published histories of this notebook's plan at another preset, with its
+        default parameters. Nothing is trained.
         """
         requests = plans.requests(self.name, preset, self.seed)
         stored = self.store.stored(published=True)
@@ -410,26 +410,26 @@ class Session:
     def run(
         self, task: Task, algorithm: str | Algorithm | type[Algorithm], **settings: Any
     ) -> History:
-        """One run, from the store or trained; see :meth:`fedlib.results.Store.run`."""
+        """One run, from the store or trained. See :meth:`fedlib.results.Store.run`."""
         return self.store.run(task, algorithm, **self._settings(settings))
 
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
     ) -> list[History]:
-        """Several runs, from the store or trained; see :meth:`fedlib.results.Store.runs`."""
+        """Several runs, from the store or trained. See :meth:`fedlib.results.Store.runs`."""
         return self.store.runs(task, requests, **self._settings(common))
 
     def grid(
         self, task: Task, algorithm: str | Algorithm | type[Algorithm], **settings: Any
     ) -> pd.DataFrame:
-        """A grid, from the store or trained; see :meth:`fedlib.results.Store.grid`."""
+        """A grid, from the store or trained. See :meth:`fedlib.results.Store.grid`."""
         return self.store.grid(task, algorithm, **self._settings(settings))
 
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
-        """Draw and save a figure of the catalogue; as a cell's last line it is shown.
+        """Draw and save a figure of the catalogue. As a cell's last line it is shown.
 
-        Of a figure of several tasks those of the histories are shown. The file has all that are
-        stored.
+        If a figure has several tasks, the tasks of the histories are shown. The file has all that
+        are stored.
         """
         root = paths.preset_figures(self.preset)
         drawn = draw.draw(id, histories, preset=self.preset, store=self.store, root=root)
@@ -440,13 +440,13 @@ class Session:
         return drawn.figure
 
     def exercise(self, number: int, answer: Any, right: str, hint: str, digits: int = 3) -> None:
-        """Say whether an answer to an exercise is right. What is right stands here as a hash only.
+        """Check an answer to an exercise. The notebook has only a hash of the right answer.
 
         Args:
-            answer: the reader's; None as long as it is open.
-            right: :func:`fingerprint` of the right one.
-            hint: what the error says.
-            digits: of numbers, so many significant ones count.
+            answer: the reader's answer. None while it is open.
+            right: :func:`fingerprint` of the right answer.
+            hint: text of the error.
+            digits: number of significant digits of numbers that count.
 
         Raises:
             AssertionError: a wrong answer.
@@ -457,7 +457,7 @@ class Session:
         print(f"exercise {number}: {'right' if known else 'open'}")
 
     def whether_declared(self) -> None:
-        """Say whether the numbers are the declared ones, for which alone a notebook's text holds.
+        """Print whether the numbers are the plan's, as a notebook's text holds only for these.
 
         Example:
             >>> Session("quick", 0, "cpu", Store(), declared=False).whether_declared()
@@ -469,15 +469,15 @@ class Session:
     def claim(self, id: str, histories: Sequence[History]) -> pd.DataFrame:
         """Judge a paper's claim on this notebook's runs, see :mod:`fedlib.reproduction.claims`.
 
-        At the notebook's declared settings (nothing changed in its parameters but the preset) the
-        verdict must be the declared one: the claim holds, or it has a known exception; not where
-        the preset cannot show it.
+        At the declared settings (the notebook's parameters change nothing but the preset) the
+        verdict must be the declared one: the claim holds, or it has a known exception. It is not
+        checked if the preset cannot show it.
 
         Returns:
-            a row a statement: mean margin, spread, verdict.
+            One row per statement: mean margin, spread, verdict.
 
         Raises:
-            AssertionError: another verdict at the declared settings.
+            AssertionError: the verdict at the declared settings differs.
         """
         evidence, claimed = claims.EVIDENCE[id], claims.chosen((), self.preset)
         parts = evidence.sources[self.name]
@@ -500,10 +500,10 @@ class Session:
         caption: str = "",
         histories: Sequence[History] = (),
     ) -> Path:
-        """Save a figure that the notebook drew itself; see :func:`fedlib.figures.save`.
+        """Save a figure that the notebook drew itself. See :func:`fedlib.figures.save`.
 
         Args:
-            caption: default the catalogue's, if it knows the figure.
+            caption: Default: the catalogue's, if it has the figure.
         """
         if not caption and id in draw.ENTRIES:
             caption = draw.ENTRIES[id].caption

@@ -1,4 +1,4 @@
-"""Where fedlib keeps data, stored runs, figures, and what it declares in files."""
+"""The folders of data, stored runs and figures, and fedlib's own data files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _parsed(name: str) -> dict[str, Any]:
 
 
 def project_root() -> Path:
-    """The nearest folder at or above the working directory that holds a fedlib checkout.
+    """The nearest folder at or above the working directory that has a fedlib checkout.
 
-    Notebooks run in ``notebooks/`` and commands in the root. Both must find the same store. Outside
-    a checkout the working directory itself is used.
+    Notebooks run in ``notebooks/`` and commands in the root, and both must find the same store.
+    Outside a checkout it is the working directory.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -41,7 +41,7 @@ def data_root(path: str | os.PathLike[str] | None = None) -> Path:
     """The folder of data and stored runs: ``path``, else ``FEDLIB_DATA``, else ``data/``.
 
     Raises:
-        Error: there is something else of that name, or nothing can have it.
+        Error: the path is not a folder and cannot become one.
     """
     return folder(path or os.environ.get("FEDLIB_DATA") or project_root() / "data")
 
@@ -50,7 +50,7 @@ def figures_root(path: str | os.PathLike[str] | None = None) -> Path:
     """The folder of figures: ``path``, else ``FEDLIB_FIGURES``, else ``figures/``.
 
     Raises:
-        Error: as :func:`data_root`.
+        Error: see :func:`data_root`.
     """
     return folder(path or os.environ.get("FEDLIB_FIGURES") or project_root() / "figures")
 
@@ -58,32 +58,31 @@ def figures_root(path: str | os.PathLike[str] | None = None) -> Path:
 def preset_figures(preset: str) -> Path:
     """The folder of figures of a preset's runs: ``FEDLIB_FIGURES``, else ``figures/<preset>/``.
 
-    No run then takes the place of a published picture, which lies in ``figures/`` itself, nor of
-    another preset's.
+    So no run replaces a published picture, which is in ``figures/`` itself, or another preset's.
 
     Raises:
-        Error: as :func:`data_root`.
+        Error: see :func:`data_root`.
     """
     named = os.environ.get("FEDLIB_FIGURES")
     return figures_root() if named else figures_root(figures_root() / preset)
 
 
 def folder(path: str | os.PathLike[str]) -> Path:
-    """A folder that is there, or may be made.
+    """A folder that exists or can be made.
 
     Raises:
-        Error: as :func:`data_root`.
+        Error: see :func:`data_root`.
     """
-    place = Path(os.path.expanduser(path))  # in .env files no shell does it
+    place = Path(os.path.expanduser(path))  # as no shell expands paths in .env files
     try:
         if not stat.S_ISDIR(place.stat().st_mode):
-            raise Error(f"cannot write in {place}, nor read: it is not a folder; give another")
+            raise Error(f"cannot read or write in {place}: it is not a folder. Give another")
     except FileNotFoundError:
         if place.is_symlink():
-            raise Error(f"cannot write in {place}: it links to nothing; give another") from None
+            raise Error(f"cannot write in {place}: it links to nothing. Give another") from None
     except (OSError, ValueError) as problem:
         if isinstance(problem, Error):
             raise
         why = problem.strerror if isinstance(problem, OSError) else problem
-        raise Error(f"cannot write in {place}: {why}; give another folder") from None
+        raise Error(f"cannot write in {place}: {why}. Give another folder") from None
     return place

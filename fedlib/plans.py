@@ -1,7 +1,7 @@
-"""Plans: which runs a notebook needs, as pure data, and how they are read from the notebook.
+"""Plans: the runs that a notebook needs, as pure data, and how they are read from the notebook.
 
-A notebook's cell tagged ``plan`` holds its numbers for the three presets beside each other, and the
-rule by which they become runs. It loads and trains nothing::
+A notebook's cell tagged ``plan`` has its numbers for the three presets side by side, and the rule
+that turns them into runs. It loads and trains nothing::
 
     from fedlib.plans import grid, neighbours, repeated
 
@@ -14,8 +14,8 @@ rule by which they become runs. It loads and trains nothing::
         rates = neighbours({"client_lr": [0.1], "server_lr": [1.0]}, n.reach)
         return repeated({"curves": grid("cifar10", "fedavg", rates, n)}, n.seeds)
 
-``n`` has the numbers of the preset as attributes, those that a reader changed in the notebook's
-parameters in their place, and ``preset`` and ``seed``. What neither says is None.
+``n`` has the numbers of the preset as attributes, replaced by those that a reader changed in the
+notebook's parameters, and ``preset`` and ``seed``. Numbers in neither place are None.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ class Request:
 
     Attributes:
         task, algorithm: their names.
-        part: which figures or tables of the notebook it is for, for instance ``"curves"``.
-        overrides: hyperparameters over the task's own. See :func:`fedlib.run`.
-        options: of :func:`fedlib.load_task`. May set ``preset``, and ``seed`` (of the partition).
-        rounds: None: the task's own.
-        seed: of the run, and of the task unless the options set that.
+        part: the figures or tables of the notebook that it is for, for instance ``"curves"``.
+        overrides: hyperparameters that replace the task's. See :func:`fedlib.run`.
+        options: options of :func:`fedlib.load_task`. They may set ``preset``, and ``seed`` (of the
+            partition).
+        rounds: None: the task's default.
+        seed: seed of the run, and of the task unless the options set it.
         eval_every: rounds between evaluations. 0: only the initial and the last model.
-        eval_last: so many last rounds are evaluated each, unless ``eval_every`` is 0.
-        clients_per_round: None: the task's own.
+        eval_last: each of this many last rounds is evaluated, unless ``eval_every`` is 0.
+        clients_per_round: None: the task's default.
         keep_params: whether to store the final parameters. None: unless ``eval_every`` is 0.
     """
 
@@ -82,11 +83,11 @@ class Request:
         return {"preset": preset, "seed": self.seed, **self.options}
 
     def task_key(self, preset: str) -> str:
-        """Requests of one key share a task."""
+        """A key that is equal for requests that share a task."""
         return task_key(self.task, self.task_options(preset))
 
     def settings(self, task_rounds: int) -> dict[str, Any]:
-        """The request for :meth:`fedlib.results.Store.runs`, of a task with so many rounds."""
+        """The request for :meth:`fedlib.results.Store.runs`, for a task with this many rounds."""
         rounds = task_rounds if self.rounds is None else self.rounds
         return {
             "algorithm": self.algorithm,
@@ -104,9 +105,9 @@ def task_key(name: str, options: Mapping[str, Any]) -> str:
     return json.dumps([name, dict(options)], sort_keys=True, default=str)
 
 
-# What every notebook's parameters begin with.
+# The first parameters of every notebook.
 COMMON = ("preset", "seed", "device")
-# A plan's parts: what its figures and tables ask for by name -> the runs of each.
+# A plan's parts: name of a part, as its figures and tables use it -> its runs.
 Parts = Mapping[str, Sequence[Request]]
 Rates = dict[str, list[float]]
 
@@ -124,16 +125,17 @@ def grid(
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> list[Request]:
-    """A run per combination of the rates' values, the last one's fastest.
+    """One run per combination of the rates' values, the last key's values fastest.
 
     Args:
-        rates: override key -> the values that are tried, for instance
-            ``{"client_lr": [0.01, 0.1], "server_lr": [1.0]}``. ``{}``: the task's own, one run.
-        n: the plan's numbers: of these ``rounds``, ``eval_every``, ``eval_last``,
-            ``clients_per_round`` and ``seed`` are the runs', where it has them.
-        fixed: overrides that all runs have besides.
-        options: of the task. Those that are None are left to its preset.
-        settings: other fields of :class:`Request`, or fields of ``n`` in other words.
+        rates: override key -> the values to try, for instance
+            ``{"client_lr": [0.01, 0.1], "server_lr": [1.0]}``. ``{}`` is one run with the task's
+            own.
+        n: the plan's numbers. If it has ``rounds``, ``eval_every``, ``eval_last``,
+            ``clients_per_round`` or ``seed``, the runs use them.
+        fixed: further overrides of all runs.
+        options: options of the task. Options that are None are left to its preset.
+        settings: other fields of :class:`Request`, which replace those of ``n``.
 
     Raises:
         Error: a key without values.
@@ -153,12 +155,12 @@ def grid(
 
 
 def neighbours(rates: Mapping[str, float | Sequence[float]], reach: int) -> Rates:
-    """Rates and the half-decades beside them, each key for itself.
+    """Rates and the half-decades beside them, for each key separately.
 
     Args:
         rates: override key -> a power of the root of ten, or several.
-        reach: how many half-decades below the smallest and above the largest. 0: only those between
-            them.
+        reach: number of half-decades to add below the smallest and above the largest. 0: only those
+            between them.
 
     Example:
         >>> near = neighbours({"client_lr": 0.1}, 1)
@@ -175,13 +177,13 @@ def neighbours(rates: Mapping[str, float | Sequence[float]], reach: int) -> Rate
 
 
 def printed(paper: str, table: str, *keys: str, **where: str) -> Rates:
-    """What a paper prints in powers of ten: one value of each key, or the values of its grid.
+    """A paper's values given as powers of ten: one value per key, or the values of its grid.
 
     Args:
-        paper, table: of :func:`fedlib.papers.table`: one with columns ``log10_KEY`` and one row
+        paper, table: a table of :func:`fedlib.papers.table` with columns ``log10_KEY`` and one row
             for ``where``, or with the columns ``parameter`` and ``log10_value``.
         keys: only these. Default: all.
-        where: what the table's columns must say, capitals apart.
+        where: values of the table's columns, ignoring case.
 
     Returns:
         override key -> values, smallest first.
@@ -205,10 +207,10 @@ def printed(paper: str, table: str, *keys: str, **where: str) -> Rates:
 
 
 def thinned(rates: Mapping[str, Sequence[float]], points: int | None) -> Rates:
-    """So many of each key's values, evenly spread and with both ends.
+    """A number of each key's values, evenly spread and with both ends.
 
     Args:
-        points: at least 2. None: all.
+        points: number of values, at least 2. None: all.
 
     Example:
         >>> thinned({"client_lr": [1, 2, 3, 4, 5]}, 3)
@@ -225,11 +227,11 @@ def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Any]:
     """Runs once per seed, seed by seed.
 
     Args:
-        runs: a list of requests; or a plan's parts, which then are repeated together.
-        seeds: how many, counted up from each run's own. None: one.
+        runs: a list of requests, or a plan's parts, which are then repeated together.
+        seeds: number of seeds, counted up from each run's own. None: one.
 
     Returns:
-        the requests; or the parts once per seed, a list that a plan may return.
+        The requests, or the parts once per seed, as a list that a plan may return.
 
     Raises:
         Error: fewer than one seed.
@@ -256,12 +258,12 @@ def notebooks() -> dict[str, Path]:
     """The notebooks by their names, in order.
 
     Raises:
-        Error: none here: they belong to a checkout, not to the installed package.
+        Error: there are none, as they belong to a checkout and not to the installed package.
     """
     folder = project_root() / "notebooks"
     if not folder.is_dir():
         why = "they, and the published runs, come with a checkout of fedlib: run this in one"
-        raise Error(f"no notebooks in {folder}; {why}")
+        raise Error(f"no notebooks in {folder}: {why}")
     return {path.stem: path for path in sorted(folder.glob("[0-9][0-9]_*.ipynb"))}
 
 
@@ -271,14 +273,14 @@ def planned() -> list[str]:
 
 
 def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") -> list[str]:
-    """The known notebooks that names mean, each once. All without names.
+    """The notebooks that some names stand for, each once. Without names, all.
 
     Args:
         names: ``10_topic``, ``10`` or a file name.
-        kind: what the known ones are, for the message.
+        kind: kind of the known names, for the message.
 
     Raises:
-        Error: a name that means none of them.
+        Error: a name that stands for none of them.
 
     Example:
         >>> named(["notebooks/10_topic.ipynb", "02"], ["02_theory", "10_topic", "11_other"])
@@ -296,21 +298,21 @@ def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") ->
 
 
 def has(notebook: str) -> bool:
-    """Whether a notebook is there. An installed package, or a project of one's own, has none."""
+    """Whether a notebook exists. An installed package, or a user's own project, has none."""
     return (project_root() / "notebooks" / f"{notebook}.ipynb").is_file()
 
 
 def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) -> list[Request]:
-    """The runs that a notebook's plan asks for, in order: its plan cell is run, and nothing else.
+    """The runs that a notebook's plan asks for, in order. Only its plan cell is run.
 
     Args:
         notebook: one of :func:`planned`.
         preset: ``"quick"``, ``"laptop"`` or ``"paper"``.
-        seed: of tasks and runs, the first of several.
-        **given: parameters of the notebook, in place of the preset's numbers. None: the preset's.
+        seed: seed of tasks and runs, the first of several.
+        **given: parameters of the notebook that replace the preset's numbers. None: the preset's.
 
     Raises:
-        Error: a notebook without a plan, or a plan that raises, trains, loads a task, or returns
+        Error: the notebook has no plan, or the plan raises, trains, loads a task, or returns
             something else than requests.
     """
     require_preset(preset)
@@ -330,10 +332,10 @@ def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) 
 
 
 def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]) -> Any:
-    """What a plan is called with: the numbers beside it for a preset, and what a reader changed.
+    """The argument of a plan: the numbers beside it for a preset, with a reader's changes.
 
     Args:
-        given: the notebook's parameters. None: as the preset has it.
+        given: the notebook's parameters. None: the preset's number.
     """
     beside = {name: plan.__globals__.get(name, {}) for name in PRESETS}
     names = dict.fromkeys(name for values in (*beside.values(), given) for name in values)
@@ -348,7 +350,7 @@ def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:
         notebook: its name, for errors.
 
     Raises:
-        Error: as :func:`requests`.
+        Error: see :func:`requests`.
     """
     with _plan_cell(notebook):
         made = plan(n)
@@ -376,9 +378,9 @@ def by_notebook(
     """The requests of notebooks' plans by notebook.
 
     Args:
-        names: see :func:`named`; none: all that have a plan.
+        names: see :func:`named`. Default: all that have a plan.
         numbers: notebooks' own parameters, which all of them must have.
-        parts: only requests of these parts, and notebooks that have some; none: all.
+        parts: only requests of these parts, and notebooks that have some. Default: all.
 
     Raises:
         Error: an unknown name, preset, parameter or part.
@@ -386,8 +388,8 @@ def by_notebook(
     require_preset(preset)
     chosen = named(names, planned(), "notebook with a plan")
     if taken := [key for key in COMMON if key in numbers]:
-        raise Error(f"--parameter {taken[0]} is no number of a plan; use --{taken[0]}")
-    for name in chosen if numbers else ():  # of which each must have all
+        raise Error(f"--parameter {taken[0]} is no number of a plan: use --{taken[0]}")
+    for name in chosen if numbers else ():  # each must have all parameters
         check_parameters([notebooks()[name]], numbers)
     asked = {name: requests(name, preset, seed, **numbers) for name in chosen}
     wanted = select([request for runs in asked.values() for request in runs], *parts)
@@ -397,7 +399,7 @@ def by_notebook(
 
 
 def select(requests: Sequence[Request], *parts: str) -> list[Request]:
-    """The requests of some parts; of all without any.
+    """The requests of some parts. Without parts, all.
 
     Raises:
         Error: a part that no request has.
@@ -431,7 +433,7 @@ def parameters(notebook: Path) -> dict[str, Any]:
 
 
 def check_parameters(known: Iterable[Path], given: Iterable[str]) -> None:
-    """Refuse a parameter that none of some notebooks has, which papermill itself only logs."""
+    """Refuse a parameter that none of some notebooks has. papermill itself only logs this."""
     those = list(known)
     everywhere = {name for notebook in those for name in parameters(notebook)}
     for name in given:
@@ -440,7 +442,7 @@ def check_parameters(known: Iterable[Path], given: Iterable[str]) -> None:
 
 
 def _tagged(notebook: Path, tag: str) -> str | None:
-    """The code of the cell with a tag; None if there is none."""
+    """The code of the cell with a tag, or None if there is none."""
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         if tag in cell["metadata"].get("tags", []):
             return "".join(cell["source"])
@@ -448,13 +450,13 @@ def _tagged(notebook: Path, tag: str) -> str | None:
 
 
 def _file(notebook: str) -> str:
-    """What Python calls the file of a plan cell."""
+    """Python's name for the file of a plan cell."""
     return f"<plan cell of {notebook}>"
 
 
 @contextmanager
 def _plan_cell(notebook: str) -> Iterator[None]:
-    """While a plan's code runs: no task can be made, and what goes wrong is said in a line."""
+    """While a plan's code runs: no task can be made, and errors become one line."""
     token = PLANNING.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The process around a run: its settings and random numbers, fixed inside and put back; threads.
+"""The process around a run: its settings and random numbers, which a run fixes and restores.
 
 torch's default type and device, its precision, number of threads and generators belong to the
 process, and a program that imports fedlib may have set them. No run's numbers depend on them, so
@@ -27,9 +27,9 @@ _held = False  # whether some run's settings are in force
 
 @contextmanager
 def alone(tf32: bool = False) -> Iterator[None]:
-    """While open, torch's and NumPy's settings are the usual ones, and no other thread's run is on.
+    """In this context torch's and NumPy's settings are the usual ones, and no other run is active.
 
-    Afterwards settings and random states are what they were.
+    At the end settings and random states are restored.
 
     Args:
         tf32: whether CUDA's products and convolutions may use this format.
@@ -40,13 +40,13 @@ def alone(tf32: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _products(tf32: bool) -> Iterator[None]:
-    """What CUDA computes products and convolutions of float32 in."""
+    """The precision in which CUDA computes products and convolutions of float32."""
     try:
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:
         raise Error(
-            "torch.backends' fp32_precision is set, beside which torch does not say what products "
-            "are computed in; leave it as it is, and give dtype='tf32' for that"
+            "torch.backends' fp32_precision is set, so torch does not say in which precision "
+            "products are computed: leave it at its default, and give dtype='tf32' for TF32"
         ) from None
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
@@ -59,7 +59,7 @@ def _products(tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def _fixed() -> Iterator[None]:
-    """The other settings, and the random states, of the outermost :func:`alone`."""
+    """The other settings, and the random states, for the outermost :func:`alone`."""
     global _held
     with ExitStack() as stack:
         stack.callback(_set_random_states, random_states())
@@ -67,14 +67,14 @@ def _fixed() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
         stack.enter_context(torch.inference_mode(False))
         stack.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
-        mha.set_fastpath_enabled(False)  # under torch.func.vmap it is taken for gradients, too
+        mha.set_fastpath_enabled(False)  # under torch.func.vmap it is used for gradients, too
         stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
-        flushed = not torch.tensor(1e-40).mul(1).item()  # torch does not say so otherwise
+        flushed = not torch.tensor(1e-40).mul(1).item()  # torch has no other way to read it
         stack.callback(torch.set_flush_denormal, flushed)
         torch.set_flush_denormal(False)
         _held = True
@@ -91,7 +91,7 @@ def random_states() -> list[Any]:
 
 
 def drawn_since(states: list[Any]) -> list[str]:
-    """Whose random numbers were drawn since the states were these."""
+    """The libraries whose random numbers were drawn since the states were these."""
     (cpu, cuda, numpy, python), now = states, random_states()
     same = {
         "torch": all(map(torch.equal, [cpu, *cuda], [now[0], *now[1]])),
@@ -111,7 +111,7 @@ def _set_random_states(states: list[Any]) -> None:
 
 
 def seed(number: int) -> None:
-    """Seed torch's, NumPy's and Python's random numbers. Inside of :func:`alone`."""
+    """Seed torch's, NumPy's and Python's random numbers, inside :func:`alone`."""
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number)
@@ -121,15 +121,15 @@ def seed(number: int) -> None:
 
 @contextmanager
 def threads(count: int, others: bool = True) -> Iterator[None]:
-    """This thread's kernels of torch in ``count`` threads inside. The process's pools end with it.
+    """Use ``count`` threads for this thread's torch kernels, and end the process's pools after it.
 
     Args:
-        others: whether threads that compute for the first time meanwhile have the number from
-            before. Seeing to that takes as long as a small round.
+        others: whether other threads that compute for the first time meanwhile keep the number from
+            before. This takes as long as a small round.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
-    if others and count != before:  # that was for this thread and for all new ones
+    if others and count != before:  # the call was for this thread and for all new ones
         other = threading.Thread(target=torch.set_num_threads, args=(before,))
         other.start()
         other.join()
@@ -141,7 +141,7 @@ def threads(count: int, others: bool = True) -> Iterator[None]:
 
 
 def usual_threads() -> int:
-    """torch's number for threads that have not computed yet, whatever this one has been given."""
+    """torch's number for threads that have not computed yet, whatever this one uses."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(torch.get_num_threads).result()
 
@@ -153,8 +153,8 @@ def one_core_each(count: int) -> ThreadPoolExecutor:
     """The process's pool of ``count`` threads in which torch's operations use one thread each.
 
     torch takes a thread's number from a setting of the whole process when that thread first
-    computes. So every thread asks for it here, before the caller's number is set again: else each
-    would start a team of its own, and more teams than cores make all of them several times slower.
+    computes. So every thread computes here, before the caller's number is set again. Otherwise each
+    would start its own team, and more teams than cores make all of them several times slower.
     """
     key = os.getpid(), count  # no pool survives a fork
     if key not in _pools:
@@ -163,7 +163,7 @@ def one_core_each(count: int) -> ThreadPoolExecutor:
         everyone = threading.Barrier(count)
 
         def start(_: int) -> None:
-            everyone.wait()  # each thread of the pool is here once
+            everyone.wait()  # so that each thread of the pool is here once
             torch.set_num_threads(1)
             torch.get_num_threads()
             everyone.wait()

@@ -44,7 +44,7 @@ _WORD = (1 << 64) - 1
 
 
 def _shift_right(x: Tensor, by: int) -> Tensor:
-    """Logical right shift; torch's own keeps the sign."""
+    """Logical right shift, as torch's own keeps the sign."""
     return (x >> by) & ((1 << (64 - by)) - 1)
 
 
@@ -77,7 +77,7 @@ def bits(keys: Tensor, n: int) -> Tensor:
         keys: int64 ``[...]``.
 
     Returns:
-        int64 ``[..., n]``; word ``j`` depends on its key and on ``j`` only.
+        int64 ``[..., n]``. Word ``j`` depends only on its key and on ``j``.
     """
     counter = torch.arange(1, n + 1, device=keys.device, dtype=torch.int64) * _GAMMA
     return mix(keys.unsqueeze(-1) + counter)
@@ -97,8 +97,8 @@ def normal(keys: Tensor, n: int) -> Tensor:
 def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
     """Integers ``[..., n]``, uniform on 0..65535: four lanes out of each hashed word, for masks.
 
-    ``vmapped`` takes shifts instead of a view, three times slower: torch.func.vmap has no views of
-    another dtype. The numbers are the same.
+    ``vmapped`` uses shifts instead of a view, which takes three times as long, as torch.func.vmap
+    has no views of another dtype. The numbers are the same.
     """
     words = bits(keys, (n + 3) // 4)
     if vmapped:
@@ -109,10 +109,10 @@ def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
 
 @dataclass
 class Masks:
-    """What :func:`dropout` takes its masks from in a forward pass. See :func:`masks`.
+    """The source of the masks of :func:`dropout` in a forward pass. See :func:`masks`.
 
     Attributes:
-        calls: of dropout so far.
+        calls: number of calls of dropout so far.
     """
 
     keys: Tensor
@@ -120,7 +120,7 @@ class Masks:
     calls: int = 0
 
 
-# The innermost of this thread that is open.
+# The innermost open context of this thread.
 MASKS: ContextVar[Masks | None] = ContextVar("masks", default=None)
 
 

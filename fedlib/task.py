@@ -1,4 +1,4 @@
-"""What a task is: data of the clients, a model, a loss, metrics and the papers' settings."""
+"""Tasks: data of the clients, a model, a loss, metrics and the papers' settings."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from fedlib.clients import WEIGHTS, ClientData, as_bytes
 from fedlib.errors import Error, require
 from fedlib.losses import accuracy, cross_entropy
 
-# Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
+# Whether a notebook's plan is being read, which must be pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
 PerExample = Callable[[Tensor, Tensor], Tensor]
-# A metric: per-example values, or a pair (numerators, denominators) that are summed apart.
+# A metric: per-example values, or a pair (numerators, denominators) that are summed separately.
 Metric = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
 # A transform of raw inputs: x [G, B, ...] and keys int64 [G, B] when training, None when
 # evaluating.
 Transform = Callable[[Tensor, Tensor | None], Tensor]
-# Who takes part: round from 0 and clients_per_round -> different clients, as many as it likes.
+# Chooses cohorts: round from 0 and clients_per_round -> different clients, any number of them.
 Cohorts = Callable[[int, int], np.ndarray]
 
 
 def refuse_in_a_plan(deed: str) -> None:
-    """Refuse what a notebook's plan must not do.
+    """Refuse an action that a notebook's plan must not do.
 
     Raises:
-        Error: while a plan is being read; see :mod:`fedlib.plans`.
+        Error: a plan is being read, see :mod:`fedlib.plans`.
     """
     if PLANNING.get():
-        raise Error(f"it {deed}; a plan only says which runs there are")
+        raise Error(f"it {deed}, but a plan only lists runs")
 
 
 def _require_plain(what: str, model: nn.Module) -> None:
-    """Refuse parameters whose rows would train otherwise. A copy of the model shows no more of it.
+    """Refuse parameters that would train differently in rows, and that a copy does not reveal.
 
     Raises:
-        Error: one with a hook, which sees no gradient, or two on the same memory.
+        Error: a parameter has a hook, which sees no gradient, or two share their memory.
     """
     last, end = "", 0
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad and not is_lazy(p)]
@@ -59,12 +59,12 @@ def _require_plain(what: str, model: nn.Module) -> None:
     for start, name, parameter in sorted(named, key=lambda found: found[:2]):
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise Error(
-                f"{what}: the model's {name} has a hook, which would see no gradient; freeze it by "
+                f"{what}: the model's {name} has a hook, which would see no gradient. Freeze it by "
                 "requires_grad_(False), or change the gradient in a client optimizer"
             )
         if start and start < end:
             raise Error(
-                f"{what}: the model's {name} lies on the memory of {last}; make them one Parameter,"
+                f"{what}: the model's {name} shares the memory of {last}. Make them one Parameter,"
                 " or give one its own memory by clone()"
             )
         strides = zip(parameter.shape, parameter.stride(), strict=True)
@@ -77,7 +77,7 @@ def _parts(model: nn.Module) -> set[int]:
     return {id(part) for part in (*model.modules(), *model.parameters())}
 
 
-# Numbers that histories have beside a task's metrics; see engine/fairness.py.
+# Numbers in histories besides a task's metrics, see engine/fairness.py.
 RESERVED = (
     "loss",
     "accuracy_std",
@@ -87,7 +87,7 @@ RESERVED = (
     "accuracy_worst_10",
     "error_rsd",
 )
-# Splits of a history's frames beside the data in ``Task.evaluated``.
+# Splits of a history's frames besides the data in ``Task.evaluated``.
 SPLITS = ("train", "test", "communication", "personal")
 
 
@@ -98,15 +98,15 @@ def identity(x: Tensor, keys: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A transform without chance: whenever and however often, an example becomes the same inputs.
+    """A deterministic transform: an example always becomes the same inputs.
 
     Small data are transformed once, before the first round.
 
     Args:
-        function: the transform; its keys are always None.
-        read: for data that stay in the host's memory or a file: gives, for raw inputs, the tensors
-            there that the function needs. They are moved to the device, and the function takes them
-            in place of the inputs.
+        function: the transform. Its keys are always None.
+        read: for data that stay in the host's memory or a file, a function that gives, for raw
+            inputs, the tensors there that the transform needs. They are moved to the device, and
+            the transform takes them in place of the inputs.
 
     Example:
         >>> import torch
@@ -127,7 +127,7 @@ def _of_inputs(function: Callable[..., Tensor], x: Tensor, keys: Tensor | None) 
 
 
 def _takes_keys(transform: Any) -> bool:
-    """Whether a transform takes keys beside the inputs. Torchvision's take inputs alone."""
+    """Whether a transform takes keys besides the inputs. Torchvision's transforms do not."""
     module = isinstance(transform, nn.Module)
     try:
         signature = inspect.signature(transform.forward if module else transform)
@@ -143,47 +143,46 @@ def _takes_keys(transform: Any) -> bool:
 class Task:
     """A federated learning problem, ready to run.
 
-    A task stays as it is: ``dataclasses.replace(task, l2=1e-4)`` gives another, which is made by
-    hand, whatever the first one was.
+    A task never changes: ``dataclasses.replace(task, l2=1e-4)`` gives a new one, which counts as
+    the user's own even if the original was fedlib's.
 
     Args:
         name: the task's name.
-        model: makes the model; called with torch's, NumPy's and Python's random numbers seeded by
-            the run's initialisation seed. An ordinary ``nn.Module`` works. One that declares
-            ``carries_rows`` (see :mod:`fedlib.models`) is much faster. A module in place of the
-            function, or one that it gives again, stays as it is: copies of it train.
+        model: makes the model. It is called with torch's, NumPy's and Python's random numbers
+            seeded by the run's initialisation seed. An ordinary ``nn.Module`` works. A module that
+            declares ``carries_rows`` (see :mod:`fedlib.models`) is much faster. You may also give a
+            module, or a function that returns the same one each time: only copies of it train.
         train, test: the clients' data. ``test`` may be one client that holds everything.
         loss: per-example loss, or one of torch's (``nn.CrossEntropyLoss(weight=...)``,
-            ``F.mse_loss``), of which each example's own is taken; see
-            ``fedlib.losses.OfTorch``.
-        metrics: per-example values that are averaged over examples and, where the test data has
-            clients, over clients; or pairs (numerators, denominators) that are summed over examples
-            apart and divided. Default the accuracy, where outputs are scores of classes. The loss
-            is always reported. They are called without gradients.
-        transform: raw inputs to model inputs, with augmentation keyed per example in training;
-            one without any is a function of the inputs alone, or :class:`fedlib.task.Fixed`.
-        reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
+            ``F.mse_loss``), which is then evaluated per example, see ``fedlib.losses.OfTorch``.
+        metrics: per-example values that are averaged over examples and, if the test data has
+            clients, over clients. Or pairs (numerators, denominators) that are summed over examples
+            separately and divided. Default: the accuracy, if outputs are scores of classes. The
+            loss is always reported. Metrics are called without gradients.
+        transform: raw inputs to model inputs, with augmentation keyed per example in training. A
+            transform without augmentation is a function of the inputs alone, or
+            :class:`fedlib.task.Fixed`.
+        reduction: reduction of a batch's losses in training, ``"mean"`` or ``"sum"``.
         l2: this times the sum of the squares of the model's weights is added to each example's
-            training loss, but not to the reported one. Parameters of normalisation layers do not
+            training loss, but not to the reported loss. Parameters of normalisation layers do not
             count. The gradient grows by ``2 * l2`` times the weights.
         rounds, clients_per_round, batch_size, local_epochs: the paper's settings (``batch_size``
-            None: the whole client is one batch; ``clients_per_round`` None: all clients).
+            None: the whole client is one batch, ``clients_per_round`` None: all clients).
         hyperparameters: for each algorithm the paper's values, by override key.
-        client_hyperparameters: the same for each client optimizer; they count where the override
-            ``client_optimizer`` names it, before ``hyperparameters``.
+        client_hyperparameters: the same for each client optimizer. If the override
+            ``client_optimizer`` names it, they replace ``hyperparameters``.
         preset, seed, options: how the task was loaded.
         stand_in: whether the data is an offline stand-in for the paper's.
-        source, fingerprint: where the data comes from, and the hash of its contents.
-        version: of a task that is not the catalogue's: your word that its code is the same wherever
-            this text is. With it runs are stored, and answered for a task of the same name,
-            version, data and parameters' shapes, or where ``model`` is a module their numbers;
-            without it (the default) every run trains.
-        classes: names of the labels 0, 1, ..., where they have any.
-        cohorts: names the clients of a round, by their places in ``train``: a function of the
+        source, fingerprint: source of the data, and the hash of its contents.
+        version: for your own task, your promise that its code is the same if this text is. With it
+            runs are stored, and reused for a task with the same name, version, data and parameters'
+            shapes (or their numbers, if ``model`` is a module). Without it (the default) every run
+            trains.
+        classes: names of the labels 0, 1, ..., if they have any.
+        cohorts: chooses the clients of a round, by their positions in ``train``: a function of the
             round's number (from 0) and of ``clients_per_round``, which may give more or fewer, or
-            none. Default that many uniformly without replacement, by the run's seed.
-        pool: makes the centralised form of a task, where it is more than all examples with one
-            owner.
+            none. Default: that many, uniformly without replacement, by the run's seed.
+        pool: makes the centralised form of a task, if it is not just all examples with one owner.
         evaluated: more data that the server model is evaluated on, by the split's name in a
             history's frames, for instance ``{"local": everything_that_each_client_holds}``.
 
@@ -225,25 +224,25 @@ class Task:
     pool: Callable[[Task], Task] | None = field(default=None, repr=False)
     evaluated: Mapping[str, ClientData] = field(default_factory=dict, repr=False)
     version: str = ""
-    # Whether reported means are by the clients' weights: a quadratic's test loss is the objective.
+    # Whether reported means use the clients' weights: a quadratic's test loss is the objective.
     by_weights: bool = field(default=False, repr=False)
-    # What was here when the catalogue described it; None of a task that is made by hand.
+    # The contents when the catalogue described the task. None for the user's own task.
     _seal: list[Any] | None = field(default=None, init=False, repr=False)
-    # Whether model() gives what it has given before, as far as that is known.
+    # Whether model() always gives the same model, as far as known.
     _shares: bool | None = field(default=None, init=False, repr=False)
-    # Names it among the tasks of all processes.
+    # Identifies it among the tasks of all processes.
     number: str = field(default_factory=lambda: os.urandom(8).hex(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         refuse_in_a_plan("loads a task")
         what = f"task {self.name}"
-        if isinstance(self.model, nn.Module):  # it stands for its copies
+        if isinstance(self.model, nn.Module):  # its copies will train
             _require_plain(what, self.model)
             self._set(model=partial(copy.deepcopy, self.model))
         if callable(self.transform) and not _takes_keys(self.transform):
             self._set(transform=Fixed(partial(_of_inputs, self.transform)))
         if isinstance(self.loss, type):
-            raise Error(f"{what}: loss is the class {self.loss.__name__}; give one of it")
+            raise Error(f"{what}: loss is the class {self.loss.__name__}: give an instance of it")
         if losses.of_torch(self.loss):
             self._set(loss=losses.OfTorch(self.loss))
         check_fields(self)
@@ -251,29 +250,29 @@ class Task:
         require(known, f"{what}: reduction", self.reduction, "'mean', 'sum'")
         most = WEIGHTS[1]
         require(0 <= self.l2 <= most, f"{what}: l2", self.l2, f"0 to {most:g}")
-        self._set(l2=float(self.l2))  # tensors take no whole number beyond 64 bits
+        self._set(l2=float(self.l2))  # tensors accept no whole number beyond 64 bits
         self.require_names()
         if not self.train.sizes.sum():
             lacking = f"none of the {len(self.train)} training clients has examples"
             lacking = lacking if len(self.train) else "no training clients"
-            raise Error(f"{what}: {lacking}; check the partition")
+            raise Error(f"{what}: {lacking}: check the partition")
         if not self.test.sizes.sum():
-            raise Error(f"{what}: no test examples; nothing could be evaluated")
+            raise Error(f"{what}: there are no test examples, so nothing could be evaluated")
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def as_described(self, **fields: Any) -> Task:
-        """The catalogue's task of this name: name, options and fingerprint say everything."""
+        """The catalogue's task of this name, which name, options and fingerprint identify."""
         task = dataclasses.replace(self, **fields)
         task._set(_seal=task._contents())
         return task
 
     @property
     def described(self) -> bool:
-        """Whether it is the catalogue's task, and nothing in it was changed in place: neither its
-        dicts nor its data, by torch or through NumPy (of large data a sample is looked at).
+        """Whether it is the catalogue's task, and neither its dicts nor its data were changed in
+        place, by torch or through NumPy (for large data a sample is compared).
         """
         return self._seal is not None and self._seal == self._contents()
 
@@ -291,19 +290,19 @@ class Task:
 
     @property
     def identity(self) -> str:
-        """What a configuration says of the data, taken now.
+        """The task's data in a configuration's description, computed now.
 
-        Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
-        parameters' names and shapes, and their numbers where a module was given that has them; of
-        any other a number that no other task has, of this process or another, nor itself before it
-        was changed.
+        For a task of the catalogue it is the fingerprint. For a task with a version it is a hash of
+        its data and its parameters' names and shapes, and of their numbers if a module was given.
+        For any other task it is a number that no other task has, in this process or another, nor
+        the task itself before it was changed.
         """
         if self.described:
             return self.fingerprint
         if not self.version:
             return f"task {self.number} {zlib.crc32(repr(self._contents()).encode()):08x}"
         with process.alone():
-            process.seed(0)  # for what model() draws beside a module that it gives again
+            process.seed(0)  # for draws in a model() that returns the same module again
             model = self.new_model()
         shapes = [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
         data = [self.train.digest(), self.test.digest()]
@@ -317,7 +316,7 @@ class Task:
     def centralized(self) -> Task:
         """The same problem with one client that holds every client's examples.
 
-        An example that several clients hold is there once, and all count the same, whatever the
+        An example that several clients hold occurs once, and all count the same, whatever the
         clients' weights. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool(self)
@@ -338,34 +337,33 @@ class Task:
         )
 
     def require_names(self) -> None:
-        """Require metrics and evaluated data that are not named as something of fedlib's."""
+        """Refuse metrics and evaluated data whose names fedlib itself uses."""
         for name in self.metrics:
             if name in RESERVED or name.endswith("_unweighted"):
-                raise Error(f"task {self.name}: metric {name!r} is a number of fedlib's; rename it")
+                raise Error(f"task {self.name}: fedlib itself has a metric {name!r}: rename it")
         for split, data in self.evaluated.items():
             if split in SPLITS:
-                raise Error(
-                    f"task {self.name}: evaluated {split!r} is a split of fedlib's; rename it"
-                )
+                what = f"task {self.name}: evaluated {split!r}"
+                raise Error(f"{what} has the name of a split of fedlib's own: rename it")
             if not data.sizes.sum():
-                raise Error(f"task {self.name}: evaluated {split!r} has no examples; leave it out")
+                raise Error(f"task {self.name}: evaluated {split!r} has no examples: leave it out")
 
     def new_model(self) -> nn.Module:
-        """A new model, drawn from torch's generator as it stands.
+        """A new model, drawn from torch's generator in its current state.
 
         Raises:
-            Error: ``model`` fails, or makes something else.
+            Error: ``model`` fails, or returns something else.
         """
         model = self._made()
         _require_plain(f"task {self.name}", model)
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             if is_lazy(tensor):
                 raise Error(
-                    f"task {self.name}: the model's {name} has no values yet; call the model on a "
+                    f"task {self.name}: the model's {name} has no values yet. Call the model on a "
                     "batch in the function that makes it, or give the layer its input size"
                 )
             if tensor.is_complex():
-                raise Error(f"task {self.name}: the model's {name} is complex; parts must be real")
+                raise Error(f"task {self.name}: the model's {name} is complex, but must be real")
             if tensor.is_meta:
                 raise Error(f"task {self.name}: the model's {name} has no values (device 'meta')")
         if self._shares is None:
@@ -381,12 +379,12 @@ class Task:
         """The model with trained parameters, a history's ``params``, in evaluation mode.
 
         Raises:
-            Error: they are not this task's.
+            Error: they do not belong to this task.
         """
         with process.alone():
             model = self.new_model()
         kinds = {tensor.dtype for tensor in params.values() if tensor.is_floating_point()}
-        if kinds:  # the run's type, which the module may not have been made in
+        if kinds:  # the run's type, which may differ from the module's
             model.to(max(kinds, key=lambda kind: kind.itemsize))
         try:
             model.load_state_dict(params)
@@ -400,7 +398,7 @@ class Task:
         model = called(f"task {self.name}: model()", self.model)
         if not isinstance(model, nn.Module):
             kind = type(model).__name__
-            raise Error(f"task {self.name}: model() gives a {kind}; it must make a torch.nn.Module")
+            raise Error(f"task {self.name}: model() gives a {kind}, not a torch.nn.Module")
         return model
 
     def __repr__(self) -> str:

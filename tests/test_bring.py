@@ -67,12 +67,12 @@ REFUSED = {
     "two dimensions": ({"parts": [[0], [[1, 2]]]}, "client 1 is int64 of shape"),
     "an index too large": ({"parts": [[0, 12], [1]]}, "client 0 has example 12, outside 0..11"),
     "few targets": ({"y": Y[:3]}, "12 inputs but 3 targets"),
-    "a list": ({"x": X.tolist()}, "x is .*; allowed: Tensor"),
+    "a list": ({"x": X.tolist()}, "x is .* .allowed: Tensor"),
     "a table of words": ({"x": pd.DataFrame({"a": ["b"] * 12})}, "x is a DataFrame of .*get_dum"),
     "words": ({"y": pd.Series(["b"] * 12)}, "y is a Series of .*factorize"),
     "labels of rows": (
         {"x": ROWS, "parts": ROWS.groupby(OWNERS).groups},
-        "parts are labels of rows, which here are not their places; give .*indices",
+        "parts are labels of rows, which here are not their positions. Give .*indices",
     ),
     "ids in the order of appearance": (
         {"parts": partition.by_user(OWNERS), "ids": OWNERS.unique()},
@@ -92,8 +92,8 @@ REFUSED = {
     "a ragged part": ({"parts": [[[1], [2, 3]]]}, "client 0 is no list of indices"),
     "an id that is missing": ({"ids": [1.0, NAN, 2.0]}, "ids: number 1 is missing"),
     "nothing to evaluate": ({"evaluated": {"own": NOTHING}}, "evaluated 'own' has no examples"),
-    "a class of losses": ({"loss": nn.CrossEntropyLoss}, "loss is the class CrossEntropyLoss; giv"),
-    "an infinite l2": ({"l2": INF}, "l2 is inf; allowed: 0 to 1e"),
+    "a class of losses": ({"loss": nn.CrossEntropyLoss}, "loss is the class CrossEntropyLoss: giv"),
+    "an infinite l2": ({"l2": INF}, "l2 is inf .allowed: 0 to 1e"),
     "an algorithm of no name": ({"hyperparameters": {"FedAvg": {}}}, "did you mean 'fedavg'"),
     "an optimizer of no name": ({"client_hyperparameters": {"SGD": {}}}, "parameters 'SGD'"),
     "cohorts of one argument": ({**TWO, "cohorts": lambda r: [0, 1]}, r"cohorts\(0, 2\) fails"),
@@ -110,7 +110,7 @@ REFUSED = {
     "a negative weight": ({"weights": np.array([1.0, -1.0, 1])}, "client 1 has weight -1.0"),
     "a weight that is no number": ({"weights": [NAN, 1, 1]}, "client 0 has weight nan"),
     "no weight": ({"weights": np.zeros(3)}, "all weights are 0"),
-    "large weights": ({"weights": [1, 1e200, 1]}, "client 1 has weight 1e\\+200; allowed: 0, or"),
+    "large weights": ({"weights": [1, 1e200, 1]}, "client 1 has weight 1e\\+200 .allowed: 0, or"),
     "small weights": ({"weights": [1, 1, 1e-300]}, "client 2 has weight 1e-300"),
     "steps as many as classes": (
         {
@@ -118,7 +118,7 @@ REFUSED = {
             "y": torch.stack([Y, Y], 1).clamp(max=1),
             "loss": nn.CrossEntropyLoss(),
         },
-        "classes may be the second or the last; give a loss of your own",
+        "classes may be the second or the last: give your own loss",
     ),
 }
 
@@ -135,17 +135,17 @@ SOME = torch.where(torch.arange(12) % 4 == 2, -100, Y)
 CE, BCE = nn.CrossEntropyLoss(), nn.BCEWithLogitsLoss()
 # A loss, targets, how many outputs, and what is said: of images where targets are.
 WRONG = [
-    (BCE, MASKS[:, None] * 255, 1, "example 0 has .*, in it 255; .*between 0 and 1 .*give y / 255"),
+    (BCE, MASKS[:, None] * 255, 1, "example 0 has .*, in it 255, .*between 0 and 1 .*give y / 255"),
     (BCE, MASKS.float(), 1, r"outputs \[2, 1, 4, 4\] and targets \[2, 4, 4\] .*give y\[:, None\]"),
     (BCE, MASKS, 1, r"give y\[:, None\]"),
-    (BCE, 2.0 * BOTH - 1, 1, r"has the label -1\.0 .*; give \(y \+ 1\) / 2"),
+    (BCE, 2.0 * BOTH - 1, 1, r"has the label -1\.0 .*: give \(y \+ 1\) / 2"),
     (BCE, BOTH + 1, 1, "has the label 2 .*give y - 1"),
-    (BCE, Y, 3, r"outputs \[2, 3\] and targets \[2\] a batch; the two must have one shape"),
+    (BCE, Y, 3, r"outputs \[2, 3\] and targets \[2\] a batch: the two must have the same shape"),
     (losses.binary_cross_entropy, F.one_hot(Y) * 255, 3, "give y / 255"),
     (CE, MASKS * 255, 2, "whole numbers in 0..1 .*give y // 255"),
     (CE, MASKS[:, None], 2, r"targets \[2, 1, 4, 4\] .*give y\.squeeze\(1\)"),
     (CE, torch.where(torch.arange(12)[:, None, None] == 9, 7, MASKS), 3, "1's example 9 .*in it 7"),
-    (CE, MASKS, 1, "an output for each class, and the model gives one; .*BCEWithLogits"),
+    (CE, MASKS, 1, "an output for each class, and the model gives one: .*BCEWithLogits"),
     (CE, BOTH.float()[:, None], 1, "an output for each class, and the model gives one"),
     (losses.cross_entropy, BOTH, 1, "in 0..0, .*BCEWithLogits"),
     (CE, 5 * X[:, :3], 3, "needs numbers between 0 and 1"),
@@ -162,10 +162,10 @@ WRONG = [
     (CE, Y[:, None], 3, r"targets \[2, 1\] .*give y\.squeeze\(-1\)"),
     (losses.cross_entropy, F.one_hot(Y), 3, r"give y\.argmax\(-1\)"),
     (losses.cross_entropy, torch.where(Y == 2, 10**9, Y), 3, "label 1000000000"),
-    (nn.NLLLoss(), Y, 3, "the logarithms of probabilities, which the model does not give; end"),
-    (nn.MSELoss(), X[:, :2], 3, r"outputs \[2, 3\] and targets \[2, 2\] a batch; the two must"),
-    (nn.MSELoss(), Y, 2, r"outputs \[2, 2\] and targets \[2\] a batch; the two must"),
-    (losses.squared_error, X[:, 0], 1, r"of shape \(1,\); give y\[:, None\]"),
+    (nn.NLLLoss(), Y, 3, "the logarithms of probabilities, which the model does not give: end"),
+    (nn.MSELoss(), X[:, :2], 3, r"outputs \[2, 3\] and targets \[2, 2\] a batch: the two must"),
+    (nn.MSELoss(), Y, 2, r"outputs \[2, 2\] and targets \[2\] a batch: the two must"),
+    (losses.squared_error, X[:, 0], 1, r"of shape \(1,\): give y\[:, None\]"),
     (nn.SoftMarginLoss(), BOTH, 1, "needs -1 and 1, .*give 2 \\* y - 1"),
 ]
 
@@ -211,7 +211,7 @@ def test_what_is_right_trains_as_ever(name):
 def test_weights_of_classes_below_0_are_refused():
     for weight in (-2.0, NAN):
         loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, weight, 1.0]))
-        refused("CrossEntropyLoss: a weight of a class is (-2|nan); allowed", run, loss=loss)
+        refused("CrossEntropyLoss: a weight of a class is (-2|nan) .allowed", run, loss=loss)
 
 
 def test_many_classes_in_eight_bits():
@@ -273,7 +273,7 @@ def test_a_column_of_users_is_a_partition(column):
 
 def test_users_of_one_name_or_none_are_refused():
     rows = [{"x": [1.0], "y": 0, "user": user} for user in (5, 6, "5")]
-    message = "field 'user': 5 and '5' would have one name; make all of them text"
+    message = "field 'user': 5 and '5' would have one name. Make all of them text"
     refused(message, fedlib.ClientData.from_datasets, rows, client="user")
     for column in (np.array([1, NAN]), pd.Series([1, None], dtype="Int64")):
         refused("user_codes: number 1 is missing", partition.by_user, column)

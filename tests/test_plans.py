@@ -81,7 +81,7 @@ def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
     seeds = [{part: one.seed for part, (one,) in parts.items()} for parts in together]
     assert seeds == [{"a": 3, "b": 3}, {"a": 4, "b": 4}]
     assert repeated(runs, None) == runs
-    refused("seeds is 0; allowed: a whole number >= 1", repeated, runs, 0)
+    refused("seeds is 0 .allowed: a whole number >= 1", repeated, runs, 0)
 
 
 def test_rates_are_half_decades_on_both_sides_printed_ones_and_some_of_them():
@@ -140,7 +140,7 @@ def test_a_plan_cell_gets_the_presets_numbers_and_what_was_changed(write_noteboo
         ("def plan(n):\n    return {'a': ['fedavg']}", "part 'a' has str 'fedavg', not requests"),
         (
             "import fedlib\n\n\ndef plan(n):\n    fedlib.load_task('quadratic')",
-            "line 5: it loads a task; a plan only says which runs there are",
+            "line 5: it loads a task, but a plan only lists runs",
         ),
     ],
 )
@@ -154,5 +154,7 @@ def test_a_plan_trains_nothing(write_notebook, quadratic):
     def plan(n):
         return {"a": fedlib.run(quadratic, "fedavg", rounds=1)}
 
-    refused("10_own, plan cell: it trains; a plan only says", plans.asked, plan, None, "10_own")
+    refused(
+        "10_own, plan cell: it trains, but a plan only lists", plans.asked, plan, None, "10_own"
+    )
     assert fedlib.run(quadratic, "fedavg", rounds=1)  # afterwards as before

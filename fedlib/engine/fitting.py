@@ -278,8 +278,8 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
             named = f"{named}, in it {label[bad[data.index[place]]][0].item()}"
         way = losses.way_out(outputs, y) if other else _way_out(y, kind, count)
         if classes and y.is_floating_point():
-            way = "; give y.long(), or for a regression loss=nn.MSELoss()"
-        raise _wrong(task, split, data, place, f"the label {named}; {loss} needs {wanted}{way}")
+            way = ": give y.long(), or for a regression loss=nn.MSELoss()"
+        raise _wrong(task, split, data, place, f"the label {named}, but {loss} needs {wanted}{way}")
 
 
 def _way_out(y: Tensor, kind: str, count: int) -> str:
@@ -291,14 +291,14 @@ def _way_out(y: Tensor, kind: str, count: int) -> str:
     some = y.flatten()[: 2**20].unique()[:300].tolist()
     low, high, two = min(some), max(some), len(some) == 2
     if count == 1:
-        return "; give the model an output for each, or take nn.BCEWithLogitsLoss()"
+        return ": give the model an output for each, or use nn.BCEWithLogitsLoss()"
     if low >= 0 and high == 255 and (two or kind == losses.SHARES):
-        return "; give y // 255" if count else "; give y / 255"  # a mask as image files have it
+        return ": give y // 255" if count else ": give y / 255"  # a mask as image files have it
     if low == 1 and (high == count or (two and high == 2)):
-        return "; classes are numbered from 0, give y - 1"
+        return ": classes are numbered from 0, so give y - 1"
     if kind == losses.SIGNS and 0 <= low <= high <= 1:
-        return "; give 2 * y - 1"
-    return "; give (y + 1) / 2" if kind == losses.SHARES and two and (low, high) == (-1, 1) else ""
+        return ": give 2 * y - 1"
+    return ": give (y + 1) / 2" if kind == losses.SHARES and two and (low, high) == (-1, 1) else ""
 
 
 def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:

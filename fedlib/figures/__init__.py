@@ -1,4 +1,4 @@
-"""Drawing: curves, heat maps, distributions and tables, from what it is given."""
+"""Drawing of curves, heat maps, distributions and tables from given data."""
 
 from fedlib.figures.architectures import draw_layers, layers
 from fedlib.figures.curves import client_density, learning_curves, plot

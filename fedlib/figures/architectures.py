@@ -16,7 +16,7 @@ from fedlib.arguments import checked
 from fedlib.figures import style
 from fedlib.figures.curves import figure_of
 
-# What papers call our layers.
+# The papers' names of our layers.
 KINDS = {"Linear": "Dense", "Dropout2d": "Dropout", "GlobalAvgPool2d": "AvgPool2d"}
 ACTIVATIONS = {"relu": "ReLU", "sigmoid": "sigmoid", "tanh": "tanh"}
 COLORS = {
@@ -26,13 +26,13 @@ COLORS = {
     "LSTM": "green",
     "Embedding": "pink",
 }
-PASSED_BY = ("MaxPool2d", "Dropout", "Dropout2d")  # of an activation that is noted at a layer
+PASSED_BY = ("MaxPool2d", "Dropout", "Dropout2d")  # an activation is noted at the layer before
 
 
 class _Activations(TorchFunctionMode):
     """While open, notes the activation functions that are called between layers.
 
-    One behind max-pooling is noted at the layer before that: there it would give the same.
+    An activation after max-pooling is noted at the layer before the pooling, where it is the same.
     """
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
@@ -59,9 +59,9 @@ def layers(model: nn.Module, example: Tensor) -> pd.DataFrame:
         example: one input with a batch axis, ``[1, ...]``.
 
     Returns:
-        a row for the input and for each layer: layer, output_shape (images as height, width,
-        channels; without the batch axis), parameters (trained ones), frozen (those that are not),
-        activation (that follows), settings.
+        A row for the input and for each layer: layer, output_shape (images as height, width,
+        channels, without the batch axis), parameters (trained), frozen (not trained), activation
+        (that follows), settings.
     """
     rows: list[dict[str, Any]] = [_row("Input", example)]
     counted: set[int] = set()
@@ -122,15 +122,15 @@ def _settings(layer: nn.Module) -> str:
 
 @checked
 def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
-    """A model from its input down to its output, a line a layer.
+    """A model from its input down to its output, one line per layer.
 
-    The box in the middle is as broad as the output has rows of pixels, or steps (on a square-root
-    scale). At its left stands the layer with what follows it, at its right the output's shape, and
-    a bar with the parameters to train. Frozen ones are in words.
+    The box in the middle is as wide as the output has rows of pixels, or steps (on a square-root
+    scale). To its left is the layer with the layers that follow it. To its right are the output's
+    shape and a bar with the number of trained parameters. Frozen parameters are given in words.
 
     Args:
-        frame: from :func:`layers`.
-        title: of the panel.
+        frame: result of :func:`layers`.
+        title: title of the panel.
     """
     with style.axes(size=(style.WIDTH, 0.45 + 0.165 * len(frame))) as ax:
         words: dict[str, Any] = {"fontsize": style.SMALL, "va": "center"}

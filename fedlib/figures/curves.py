@@ -23,12 +23,12 @@ from fedlib.figures import style
 from fedlib.figures.save import picture
 from fedlib.figures.scale import scale, small
 
-Drawing = tuple[Figure, pd.DataFrame]  # and what is drawn
-# So many lines have their labels at their ends; more have a legend.
+Drawing = tuple[Figure, pd.DataFrame]  # the figure and the drawn data
+# Up to this number of lines, labels are at the lines' ends. More lines have a legend.
 LABELLED = 8
-# What a logarithmic axis shows at most, from its largest value down: below is rounding.
+# The largest range of a logarithmic axis, from its largest value down. Below it is rounding.
 ROUNDING = 1e-12
-# Matplotlib's logarithmic ticks overflow far above: a curve that goes there leaves the axis.
+# Matplotlib's logarithmic ticks overflow far above this, so higher curves leave the axis.
 HUGE = 1e100
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 # Metrics that are fractions begin with one of these words.
@@ -36,7 +36,7 @@ FRACTIONS = ("accuracy", "recall")
 
 
 def algorithm(history: History) -> str:
-    """What a line stands for by default."""
+    """The default label of a run's line."""
     return history.config.algorithm
 
 
@@ -57,34 +57,34 @@ def learning_curves(
     shown: str | None = None,
     ax: Axes | None = None,
 ) -> Drawing:
-    """A metric over rounds: a line per algorithm, the mean over seeds with a band of ± one std.
+    """A metric over rounds: one line per algorithm, the mean over seeds ± one std as a band.
 
-    A line is the mean over a window of rounds around each, at the end over the last rounds, so that
-    it ends in the number that a table gives. The band is that of the line: ± one standard deviation
-    over the seeds; of one seed, whose line ends in a hollow mark, of the evaluations in the window.
-    Up to eight lines have their labels and last numbers at their ends, lines that lie on each other
-    one in common. A run that diverged ends in a cross. The axis shows what comes after the first
+    A line is a moving average over a window of rounds, and over the last rounds at its end, so it
+    ends in the number that a table gives. The band is ± one standard deviation of the line over the
+    seeds. With one seed, whose line ends in a hollow mark, it is over the evaluations in the
+    window. Up to eight lines have their labels and last numbers at their ends. Lines that overlap
+    share a label. A run that diverged ends in a cross. The axis fits the values after the first
     twentieth of the rounds.
 
     Args:
         histories: runs of one task.
-        metric, split: which series.
-        printed: the paper's final values by algorithm, in the drawn unit: in brackets after ours.
-        title: of the panel.
+        metric, split: the series to draw.
+        printed: the paper's final values by algorithm, in the drawn unit. They follow ours in
+            brackets.
+        title: title of the panel.
         percent: draw fractions as percent. Default: for accuracies and recalls.
         log_y: logarithmic values.
-        legend: name the lines. False: their ends have numbers only, and
-            :func:`fedlib.figures.style.key` can name them; None: nothing at their ends.
-        by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
-        looks: of lines that look otherwise here.
-        window: rounds that a line averages, of all or of each run. Default :meth:`History.window`,
-            1 for none.
-        shown: under the title. Default: ``fedlib.figures.scale.scale``.
-        ax: draw into these axes. Default: a new figure.
+        legend: name the lines. If False, their ends have numbers only, and
+            :func:`fedlib.figures.style.key` can name them. If None, their ends have nothing.
+        by: the label of a run's line, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
+        looks: looks that replace the usual ones here.
+        window: rounds that a line averages, for all runs or for each. Default:
+            :meth:`History.window`. 1 averages nothing.
+        shown: text under the title. Default: ``fedlib.figures.scale.scale``.
 
     Returns:
-        the figure, and what is drawn: task, algorithm (what ``by`` says), round, mean, std (n - 1,
-            NaN for one seed), seeds; line and spread, the line that is drawn and its band.
+        The figure and the drawn data: task, algorithm (the result of ``by``), round, mean, std
+        (n - 1, NaN for one seed), seeds, line and spread (the drawn line and its band).
 
     Raises:
         Error: no runs, or a run without this metric.
@@ -108,11 +108,11 @@ def learning_curves(
         for key, part in data.groupby("algorithm", sort=False):
             look = (looks or {}).get(str(key)) or style.look(str(key))
             if not look.label or look.label.startswith("_"):  # matplotlib leaves such lines out
-                raise Error(f"a line's label is {look.label!r}; give one that starts otherwise")
+                raise Error(f"a line's label is {look.label!r}: give one that starts otherwise")
             how: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
-            # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
+            # Not seaborn's lineplot, which on a logarithmic axis takes the mean of the logarithms.
             ax.plot(part["round"], part["line"], label=look.label, **how)
-            # Of one seed that diverged it would be the fall.
+            # With one seed that diverged the band would be the fall.
             if part["spread"].notna().any() and (key not in lost or part["seeds"].max() > 1):
                 shade = look.color, min(0.15, 0.6 / lines)
                 style.band(ax, part["round"], part["line"], part["spread"], *shade)
@@ -131,7 +131,7 @@ def learning_curves(
         _show(ax, [*seen.quantile([0.02, 0.98]), *ends])
         low, high = ax.get_ylim()
         for dot, end in zip(dots, ends, strict=True):
-            dot.set_clip_on(not low <= end <= high)  # whole at the edge, absent beyond the axis
+            dot.set_clip_on(not low <= end <= high)  # whole at the border, absent beyond the axis
         ax.set(xlabel="round", ylabel=axis_label(metric, split, percent), xlim=(0, rounds))
         spec = ax.get_subplotspec()
         ticks = 3 if spec and spec.get_gridspec().ncols > 2 else 5
@@ -151,13 +151,14 @@ def learning_curves(
 def smoothed(
     series: pd.Series, window: int, reduce: Callable[[np.ndarray], Any] = np.mean
 ) -> pd.Series:
-    """The means over a window of rounds around each, so that they do not lag behind.
+    """Centred means over a window of rounds, which do not lag behind.
 
-    The window is as narrow at the beginning as there are rounds before. Over its last half it stays
-    at the last rounds, so that the line ends in what a table gives.
+    At the beginning the window is as narrow as the number of rounds before. In its last half the
+    line averages the last rounds, so it ends in the number that a table gives.
 
     Args:
         series: values by round, in order.
+        window: number of rounds.
         window: rounds.
         reduce: another statistic of the window.
 
@@ -166,7 +167,7 @@ def smoothed(
     """
     rounds, values = series.index.to_numpy(), series.to_numpy()
     last = rounds[-1]
-    late = rounds > last - max(1, min(window, last))  # as fedlib.engine.history.mean_of_last
+    late = rounds > last - max(1, min(window, last))  # as in fedlib.engine.history.mean_of_last
     out = []
     for at in rounds:
         half = min(window / 2, at)
@@ -176,7 +177,7 @@ def smoothed(
 
 
 def _show(ax: Axes, values: Sequence[float]) -> None:
-    """Have the axis show these values with a margin, and what it shows of other curves."""
+    """Extend the axis to show these values with some space, and the other curves."""
     log = ax.get_yscale() == "log"
     known = [] if ax.get_autoscaley_on() else ax.get_ylim()
     finite = [value for value in values if np.isfinite(value)]
@@ -192,7 +193,7 @@ def _show(ax: Axes, values: Sequence[float]) -> None:
 
 
 def line_of(history: History, by: Callable[[History], str]) -> str:
-    """What a run's line stands for.
+    """The label of a run's line.
 
     Raises:
         Error: ``by`` fails, or gives no text.
@@ -211,7 +212,7 @@ def _data(
     window: int | Callable[[History], int] | None,
 ) -> pd.DataFrame:
     if not histories:
-        raise Error("no runs to draw; give at least one history")
+        raise Error("no runs to draw: give at least one history")
     frames = []
     for history in histories:
         series = history.series(metric, split) * (100.0 if percent else 1.0)
@@ -228,7 +229,7 @@ def _data(
     data["line"], data["spread"] = grouped["line"].mean(), grouped["line"].std()
     data["spread"] = data["spread"].where(data["seeds"] > 1, grouped["within"].mean())
     data = data.reset_index()
-    # A mean is of all seeds but those that diverged: where one was ended the line ends, too.
+    # A mean is over all seeds that did not diverge: if such a run stops early, the line ends too.
     left = Counter(
         (run.config.task["name"], line_of(run, by)) for run in histories if run.diverged is None
     )
@@ -237,7 +238,7 @@ def _data(
 
 
 def axis_label(metric: str, split: str, percent: bool) -> str:
-    """What an axis says of a metric.
+    """An axis' label for a metric.
 
     >>> axis_label("recall_at_5", "test", percent=True)
     'test recall at 5 (%)'
@@ -246,7 +247,7 @@ def axis_label(metric: str, split: str, percent: bool) -> str:
 
 
 def plain_log_ticks(ax: Axes) -> None:
-    """A logarithmic y-axis of a few decades says 5 or 0.2, not 5e0 or 2e-1."""
+    """Label a logarithmic y-axis of a few decades with 5 or 0.2, not 5e0 or 2e-1."""
     low, high = ax.get_ylim()
     if high > 1e4 * low:
         return
@@ -257,10 +258,10 @@ def plain_log_ticks(ax: Axes) -> None:
 
 
 def figure_of(ax: Axes) -> Figure:
-    """The figure that some axes belong to."""
+    """The figure of some axes."""
     figure = ax.get_figure(root=True)
     if figure is None:
-        raise Error("these axes belong to no figure; make them with Figure().subplots()")
+        raise Error("these axes belong to no figure: make them with Figure().subplots()")
     return figure
 
 
@@ -272,20 +273,21 @@ def client_density(
     *,
     ax: Axes | None = None,
 ) -> Drawing:
-    """The density of the clients' final values, a line per algorithm (seeds pooled).
+    """The density of the clients' final values, one line per algorithm (seeds pooled).
 
-    A Gaussian kernel with a standard deviation of 5 points around each client's value, reflected at
-    0 and at 100 %, so that the density is one between them (seaborn's ``kdeplot`` cannot reflect).
-    Clients count alike. Runs that diverged have no final values, and are left out.
+    It uses a Gaussian kernel with a standard deviation of 5 points around each client's value,
+    reflected at 0 and at 100 %, so that it integrates to one between them (seaborn's ``kdeplot``
+    cannot reflect). All clients count the same. Runs that diverged have no final values, and are
+    left out.
 
     Args:
-        metric: per client, a fraction.
+        metric: a metric per client, a fraction.
 
     Returns:
-        the figure, and what is drawn: task, algorithm, value (percent), density (per point).
+        The figure and the drawn data: task, algorithm, value (percent), density (per point).
 
     Raises:
-        Error: no runs, or one without values per client.
+        Error: no runs, or a run without values per client.
     """
     at = np.linspace(0.0, 100.0, 201)
     frames = []
@@ -303,17 +305,17 @@ def client_density(
 
 
 def _client_values(histories: Sequence[History], metric: str, split: str) -> dict[str, np.ndarray]:
-    """The clients' final values by line, those of several seeds one after the other."""
+    """The clients' final values by line, with several seeds concatenated."""
     finished = [history for history in histories if history.diverged is None]
     if not finished:
-        raise Error("no runs to draw; give at least one history that did not diverge")
+        raise Error("no runs to draw: give at least one history that did not diverge")
     parts: dict[str, list[np.ndarray]] = {}
     for history in finished:
         frame = history.clients
         chosen = frame[(frame["metric"] == metric) & (frame["split"] == split)]["value"].dropna()
         if chosen.empty:
             raise Error(
-                f"{history!r} has no {split} {metric} per client; draw runs of another task"
+                f"{history!r} has no {split} {metric} per client: draw runs of another task"
             )
         parts.setdefault(algorithm(history), []).append(chosen.to_numpy(float))
     return {key: np.concatenate(values) for key, values in parts.items()}
@@ -327,12 +329,12 @@ def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 # ----------------------------------------------------------------- one call from runs to a picture
 
-# What tells runs apart besides task, method and seeds.
+# Fields that distinguish runs, besides task, method and seeds.
 SETTINGS = ("rounds", "clients_per_round", "eval_every", "eval_last", "dtype", *TRAINING_KEYS)
 
 
 class Picture(Figure):
-    """A figure that notebooks show as a picture, whether or not pyplot was set up."""
+    """A figure that notebooks show as a picture, whether pyplot is set up or not."""
 
     def _repr_png_(self) -> bytes:
         with style.context():
@@ -353,22 +355,22 @@ def plot(
     """Learning curves: a metric over rounds, the mean over seeds with a band of ± one std.
 
     Args:
-        histories: a run, or several. Runs that differ in nothing but their seeds are one line. The
-            others have lines of their own, named by what tells them apart. A dict names the lines
-            itself: label -> run, or label -> runs, which are the seeds of one line.
-        metric, split: which series, for instance ``"loss"`` and ``"train"``.
-        title: above the curves.
+        histories: one run or several. Runs that differ only in their seeds are one line. Other
+            runs have their own lines, labelled by their differences. A dict gives the labels:
+            label -> run, or label -> runs, which are the seeds of one line.
+        metric, split: the series, for instance ``"loss"`` and ``"train"``.
+        title: title above the curves.
         percent: draw fractions as percent. Default: for accuracies and recalls.
         log_y: logarithmic values.
         ax: draw into these axes. Default: a new figure.
 
     Returns:
-        the figure; ``figure.savefig("curves.pdf")`` writes it. Under its title stands what the
-        runs are, stand-in data among it.
+        The figure. ``figure.savefig("curves.pdf")`` writes it. Under its title it describes the
+        runs, including any stand-in data.
 
     Raises:
-        Error: no runs, a run without this metric (names the metrics that there are), or runs that
-            nothing but their data tells apart.
+        Error: no runs, a run without this metric (the message lists its metrics), or runs that
+            differ only in their data.
 
     Example:
         >>> import fedlib
@@ -412,12 +414,12 @@ def _runs(label: str, given: History | Sequence[History]) -> list[History]:
     """The seeds of a line, each run once.
 
     Raises:
-        Error: none, or such as differ in more than their seeds.
+        Error: there are no runs, or they differ in more than their seeds.
     """
     runs = [given] if isinstance(given, History) else list(given)
     if len({_line(run) for run in runs}) != 1:
         many = "runs that differ in more than their seeds" if runs else "no runs"
-        raise Error(f"plot: line {label!r} has {many}; a line is the seeds of one run")
+        raise Error(f"plot: line {label!r} has {many}: a line is the seeds of one run")
     return _once(runs)
 
 
@@ -433,7 +435,7 @@ def _once(runs: Sequence[History]) -> list[History]:
 def _told_apart(
     histories: Sequence[History],
 ) -> tuple[dict[str, list[History]], dict[str, style.Look]]:
-    """Runs by the label of their line, and how the lines look."""
+    """Runs by the label of their line, and the looks of the lines."""
     groups: dict[tuple[str, str, str], list[History]] = {}
     for run in histories:
         groups.setdefault(_line(run), []).append(run)
@@ -453,7 +455,7 @@ def _told_apart(
         ]
         place = f" on {task}" if len(tasks) > 1 else ""
         label = ", ".join([style.look(algorithm).label + place, *words])
-        if label in lines:  # numbers that differ in their last digits only
+        if label in lines:  # numbers that differ only in their last digits
             label = f"{label} ({len(lines) + 1})"
         lines[label] = _once(runs)
         if algorithm in style.LOOKS and len(tasks) == len(alike) == 1:
@@ -469,17 +471,17 @@ def _require_one_problem(runs: Sequence[History]) -> None:
         if data.setdefault(task["seed"], task["data"]) != task["data"]:
             raise Error(
                 f"plot: runs of task {task['name']!r} have other data, model or loss under the "
-                "same name; give a dict that names the lines: {'label': runs}"
+                "same name: give a dict that names the lines: {'label': runs}"
             )
 
 
 def _settings(run: History) -> dict[str, Any]:
-    """What decides a run's numbers but for its task's name and its seeds, by short names."""
+    """The settings that a run's numbers depend on, without task name and seeds, by short names."""
     config = run.config
     values: dict[str, Any] = {"preset": config.task["preset"], **config.task["options"]}
     (method,) = pd.json_normalize(dict(config.method)).to_dict("records")
     for path, value in method.items():
-        # ``client_lr``, ``server_type``, but ``tau``; the method's own type its name tells.
+        # ``client_lr``, ``server_type``, but ``tau``. The method's name already gives its type.
         *_, name = parts = str(path).split(".")
         short = "_".join(parts[-2:]) if name in ("lr", "type") else name
         if path != "type":

@@ -1,4 +1,4 @@
-"""Partitions: the labels that clients get."""
+"""Pictures of partitions: the labels of each client."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def client_labels(
     Args:
         labels: ``[N]`` integers, 0 or more.
         parts: index arrays, one per client.
-        shares: bars of the same length. False: as long as the client has examples.
-        title: of the panel.
+        shares: bars of the same length. If False, a bar's length is the client's examples.
+        title: title of the panel.
         legend: name the labels.
         ax: draw into these axes. Default: a new figure.
 
     Returns:
-        the figure, and what is drawn: client, label, examples, share; without the zeros.
+        The figure and the drawn data: client, label, examples, share, without the zeros.
 
     Raises:
         Error: no clients, an index outside the labels, or no examples at all.
@@ -48,14 +48,14 @@ def client_labels(
     counts = partition.label_counts(labels, parts)
     sizes = counts.sum(axis=1, keepdims=True)
     if not sizes.any():
-        raise Error("the clients have no examples; there is nothing to draw")
+        raise Error("the clients have no examples: there is nothing to draw")
     share = counts / np.maximum(sizes, 1)
     lengths = share if shares else counts
     colors = matplotlib.colormaps["cividis"]
     with style.axes(ax) as ax:
         left = np.zeros(len(parts))
         for label in range(counts.shape[1]):
-            # Light and dark in turn: neighbours differ in any eye.
+            # Light and dark alternate, so that everybody can tell neighbours apart.
             order = label // 2 + (label % 2) * ((counts.shape[1] + 1) // 2)
             color = colors(order / max(1, counts.shape[1] - 1))
             right = left + lengths[:, label]
@@ -63,7 +63,7 @@ def client_labels(
             left = right
         ax.grid(False)
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-        longest = max(left.max(), ax.get_xlim()[1])  # also of panels that share the axis
+        longest = max(left.max(), ax.get_xlim()[1])  # including panels that share the axis
         ax.set(xlim=(0, longest), ylim=(-0.5, len(parts) - 0.5), ylabel="client")
         ax.set(xlabel="share of the labels" if shares else "examples", title=title)
         if legend:
@@ -82,18 +82,18 @@ def label_panels(
     size: tuple[float, float],
     shares: bool = True,
 ) -> Drawing:
-    """Several partitions of the same labels, a panel of :func:`client_labels` for each.
+    """Several partitions of the same labels, with a panel of :func:`client_labels` for each.
 
     Args:
         labels: ``[N]`` integers, 0 or more.
         partitions: concentration -> index arrays, one per client.
         symbol: the Greek letter of the concentration, for instance ``"alpha"``.
-        rows: of panels.
-        size: of the figure, in inches.
+        rows: number of rows of panels.
+        size: size of the figure, in inches.
         shares: bars of the same length.
 
     Returns:
-        the figure, and the data of all panels, the concentration added.
+        The figure, and the data of all panels with the concentration.
     """
     frames = []
     columns = len(partitions) // rows
@@ -111,7 +111,7 @@ def label_panels(
 
 
 def _stack(ax: Axes, left: np.ndarray, right: np.ndarray, **look: Any) -> None:
-    """One label's bars of all clients; as a single shape, without gaps, if there are many."""
+    """One label's bars of all clients. If there are many, they are one shape without gaps."""
     clients = np.arange(len(left))
     if len(clients) <= 40:
         ax.barh(clients, right - left, left=left, height=0.8, **look)
@@ -137,18 +137,18 @@ def unique_labels(
 
     Args:
         labels: ``[N]`` integers, 0 or more.
-        partitions: one partition or several (of several seeds): bars are their mean, thin lines
-            reach from the smallest to the largest.
+        partitions: one partition or several (from several seeds). Bars are their mean, and thin
+            lines go from the smallest to the largest.
         ax: draw into these axes. Default: a new figure.
 
     Returns:
-        the figure, and what is drawn: unique_labels, clients (mean over the partitions), smallest,
-            largest.
+        The figure and the drawn data: unique_labels, clients (mean over the partitions), smallest,
+        largest.
 
     Raises:
         Error: no partitions, no clients, or an index outside the labels.
     """
-    import seaborn as sns  # here: it takes seconds, and most commands draw nothing
+    import seaborn as sns  # here, as it takes seconds and most commands draw nothing
 
     if not len(partitions):
         raise Error("no partitions to draw")

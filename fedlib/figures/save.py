@@ -1,4 +1,4 @@
-"""Writing a figure: the picture, the numbers in it, and where they come from."""
+"""Writing a figure: the picture, its numbers, and their source."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from fedlib.figures.tables import drawn
 from fedlib.files import write
 
 NOTE = "fedlib-note"
-IN_NOTE = ("task", "seeds", "rounds", "data", "preset")  # columns that say what a table's note does
-# Height of a line of the note, and how much fits into it.
+IN_NOTE = ("task", "seeds", "rounds", "data", "preset")  # columns that repeat a table's note
+# Height of a line of the note, and its capacity in letters.
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
-# Of a PNG: dots an inch to try, the bytes that it should fit into, colours, and at last fewer.
+# For a PNG: the resolutions to try, the bytes that it should fit into, colours, and fewer colours.
 DPIS, MOST, COLOURS, FEWER = (200, 150, 125, 110, 100), 150_000, 128, 92
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 
@@ -52,30 +52,30 @@ def save(
 ) -> Path:
     """Write ``<figures>/<id>.png``, ``.pdf`` (for a table ``.html``), ``.csv`` and ``.json``.
 
-    The same figure gives the same PNG, PDF and CSV bytes. Tasks that are missing are named in the
-    figure's corner. What the runs are, its panels say themselves.
+    The same figure gives the same PNG, PDF and CSV bytes. Missing tasks are named in the figure's
+    corner. The panels themselves describe their runs.
 
     Args:
         figure: None for a table.
         id: ``<paper>/<name>``, for instance ``"fedopt/figure_1"``.
-        data: what is drawn, one row per point or cell.
+        data: the drawn data, one row per point or cell.
         caption: one or two sentences.
-        histories: the runs it was made from. May be empty for a figure without any.
-        missing: tasks that the figure should show and that were not run. The corner names them.
-        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/own/``, so that no picture
-            of yours takes the place of a published one.
+        histories: the runs of the figure. May be empty for a figure without runs.
+        missing: tasks of the figure that were not run. The corner names them.
+        root: folder of the figures. Default: ``FEDLIB_FIGURES``, else ``figures/own/``, so that
+            your own picture never replaces a published one.
 
     Returns:
-        the PNG, for a table the HTML.
+        The path of the PNG, or of the HTML for a table.
 
     Raises:
         Error: an id that is not ``<paper>/<name>``, or no data.
-        Failure: they cannot be written. Those that lay there stay.
+        Failure: the files cannot be written. Existing files stay.
     """
     if not re.fullmatch(r"[a-z0-9_]+/[a-z0-9_]+", id):
-        raise Error(f"figure id is {id!r}; it is <paper>/<name>, for instance 'fedopt/figure_1'")
+        raise Error(f"figure id is {id!r}, not <paper>/<name>, for instance 'fedopt/figure_1'")
     if data.empty:
-        raise Error(f"figure {id}: no data to draw; check the runs it is made from")
+        raise Error(f"figure {id}: no data to draw: check its runs")
     gone = "; ".join(map(style.name, missing))
     corner = f"Not shown, as there are no such runs: {gone}" if missing else ""
     configs = [history.config for history in histories]
@@ -98,7 +98,7 @@ def save(
     target = folder / id
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
-        # A comparison says at its cells how the runs depart from the paper's.
+        # A comparison's cells say how the runs depart from the paper's settings.
         said = (caption.rstrip("."), "" if "note" in data else record["note"], corner)
         text = ". ".join(filter(None, said)) + "."
         noted = IN_NOTE if record["note"] and "note" not in data else ()
@@ -116,7 +116,7 @@ def save(
 
 
 def picture(figure: Figure) -> bytes:
-    """The PNG that was saved of a figure; where none was, or it changed since, one of now."""
+    """The saved PNG of a figure, or a new one if it was not saved or has changed since."""
     if not figure.stale and figure in _saved:
         return _saved[figure]
     png = io.BytesIO()
@@ -125,9 +125,9 @@ def picture(figure: Figure) -> bytes:
 
 
 def render(figure: Figure, note: str) -> dict[str, bytes]:
-    """PNG and PDF of a figure, with ``note`` in the corner; equal figures give equal bytes.
+    """PNG and PDF of a figure, with ``note`` in the corner. Equal figures give equal bytes.
 
-    The PDF takes the PNG's layout, whose computation is a third of the work.
+    The PDF uses the PNG's layout, whose computation is a third of the work.
     """
     mark(figure, note)
     canvas, dpi, layout = figure.canvas, figure.dpi, figure.get_layout_engine()
@@ -135,7 +135,7 @@ def render(figure: Figure, note: str) -> dict[str, bytes]:
         with style.context():
             png = _png(figure)
             figure.set_layout_engine("none")
-            pdf = io.BytesIO()  # of so many dots an inch is what is no vector in it
+            pdf = io.BytesIO()  # its dpi is for the parts that are not vectors
             figure.savefig(pdf, format="pdf", dpi=DPIS[0], metadata={"CreationDate": None})
             return {"png": png, "pdf": pdf.getvalue()}
     finally:
@@ -145,22 +145,22 @@ def render(figure: Figure, note: str) -> dict[str, bytes]:
 
 
 def _png(figure: Figure) -> bytes:
-    """A PNG with a palette; to fit into :data:`MOST` of fewer dots, and at last fewer colours."""
+    """A PNG with a palette. To fit into :data:`MOST` it has fewer dots, then fewer colours."""
     png = io.BytesIO(b" ")
     for dpi in DPIS:
-        before = png.getbuffer().nbytes  # our pictures' grow with the dots to the 1.4th at most
+        before = png.getbuffer().nbytes  # our pictures grow with the dots to the power 1.4 at most
         if dpi != DPIS[-1] and before * (dpi / figure.dpi) ** 1.5 > MOST:
             continue
         png, canvas = io.BytesIO(), FigureCanvasAgg(figure)
         figure.set_dpi(dpi)
         canvas.draw()
         plain = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-        # An octree keeps labels in the colours of their lines; a median cut merges these.
+        # An octree keeps labels in the colours of their lines. A median cut would merge these.
         colours = FEWER if dpi == DPIS[-1] else COLOURS
         few = plain.quantize(colours, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         palette: Any = few.getpalette()
         white = 3 * int(few.getpixel((0, 0)))  # type: ignore[arg-type]  # an index
-        if palette[white : white + 3] == [254, 254, 254]:  # which the octree makes of 255
+        if palette[white : white + 3] == [254, 254, 254]:  # the octree makes this of 255
             palette[white : white + 3] = [255, 255, 255]
         few.putpalette(palette)
         few.save(png, "PNG", optimize=True)
@@ -170,7 +170,7 @@ def _png(figure: Figure) -> bytes:
 
 
 def mark(figure: Figure, note: str) -> None:
-    """Put a note into the lower right corner, in place of an earlier one."""
+    """Put a note into the lower right corner, replacing an earlier one."""
     for old in [text for text in figure.texts if text.get_gid() == NOTE]:
         old.remove()
     if not note:

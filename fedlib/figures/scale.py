@@ -1,4 +1,4 @@
-"""Some runs in words: data, clients, vocabulary, rounds of how many, seeds."""
+"""A description of runs in words: data, clients, vocabulary, rounds, seeds."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fedlib.figures import style
 
 
 def small(histories: Collection[History]) -> bool:
-    """Whether runs are of a small problem in place of a paper's: of the quick preset."""
+    """Whether runs are of a small problem that replaces a paper's, in the quick preset."""
     return any(_paper(run) and run.config.task["preset"] == "quick" for run in histories)
 
 
 def whole(histories: Collection[History]) -> bool:
-    """Whether printed numbers may stand beside these: runs of the paper preset on its data, as many
-    clients and words.
+    """Whether the paper's numbers may be shown beside these runs: they are of the paper preset, on
+    its data, with as many clients and words.
     """
     return all(run.config.task["preset"] == "paper" and _paper_data(run) for run in histories)
 
 
 def _paper_data(run: History) -> bool:
-    """Whether a run's data are the paper's: the data set itself, whole, with the model's width."""
+    """Whether a run has the whole data set of the paper, and the model's full width."""
     task = run.config.task
     full, options = tasks.paper_values(task["name"]) if _paper(run) else {}, task["options"]
     whole = [key for key in ("data", "clients", "examples", "words", "width") if full.get(key)]
@@ -37,15 +37,15 @@ def _paper_data(run: History) -> bool:
 
 
 def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) -> str:
-    """Data, clients, words, rounds and seeds of one task's runs, for under a panel's title.
+    """Data, clients, words, rounds and seeds of one task's runs, for the line under a title.
 
     Args:
         histories: runs of one task.
-        usual: the paper's options and rounds, where they are not the task's.
+        usual: the paper's options and rounds, if they differ from the task's.
 
     Returns:
-        for instance ``"FEMNIST-105 for EMNIST, 105 of 3,400 clients, 20 of 1,500 rounds, 1 seed"``;
-        clients only of the papers' tasks.
+        For instance ``"FEMNIST-105 for EMNIST, 105 of 3,400 clients, 20 of 1,500 rounds, 1 seed"``.
+        Only the papers' tasks give clients.
     """
     run, made_up = histories[0], [run.stand_in for run in histories]
     config, words = run.config, []
@@ -74,13 +74,13 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
 
 
 def titled(ax: Axes, title: str, histories: Sequence[History], *more: str) -> None:
-    """A panel's title, under it what one task's runs are, and more. Small problems are tinted."""
+    """A panel's title, with one task's runs and more in lines below. Small problems are tinted."""
     below = "; ".join([scale(histories), *more])
     style.titled(ax, title, below, small=small(histories))
 
 
 def note(histories: Sequence[History]) -> str:
-    """The scale of each task's runs, one after the other; with its name if there are several."""
+    """The scale of each task's runs, one after the other, with its name if there are several."""
     by_task: dict[str, list[History]] = {}
     for history in histories:
         by_task.setdefault(history.config.task["name"], []).append(history)
@@ -91,12 +91,12 @@ def note(histories: Sequence[History]) -> str:
 
 
 def _paper(run: History) -> bool:
-    """Whether a run is of a paper's task, which alone have presets."""
+    """Whether a run is of a paper's task. Only these have presets."""
     return bool(tasks.TASKS.get(run.config.task["name"], {}).get("papers"))
 
 
 def _data(run: History, paper: Any) -> str:
-    """What a run was trained on, and in place of what."""
+    """The training data of a run, and the data that it replaces."""
     task = run.config.task
     own = style.name(task["options"].get("data", ""))
     named = style.name(edition_of(task["data"]) or "") or own
@@ -106,7 +106,7 @@ def _data(run: History, paper: Any) -> str:
 
 
 def _seeds(histories: Sequence[History]) -> set[int]:
-    """How many seeds the settings have: of these counts the smallest and the largest."""
+    """The smallest and the largest number of seeds of the settings."""
     groups: dict[str, set[int]] = {}
     for run in histories:
         options, config = run.config.task["options"], run.config

@@ -1,9 +1,9 @@
-"""One look for all figures, which needs matplotlib alone: copy this file, ``fedlib.mplstyle``
-and ``looks.toml`` beside a paper's own scripts, and ``names.toml`` if you want its words.
+"""One look for all figures, which needs only matplotlib: copy this file, ``fedlib.mplstyle`` and
+``looks.toml`` to a paper's own scripts, and ``names.toml`` if you want its words.
 
 A figure is as wide as a page's text or a column (:data:`WIDTH`, :data:`COLUMN`, inches), so that
-its 6 to 8 points are 6 to 8 points in print. Titles say what is found, a grey line below which data
-show it. A method's name stands once in a key, its numbers at the ends of its lines.
+its 6 to 8 points have this size on paper. Titles say the finding, a grey line below says the data.
+A key names each method once, and the lines' ends have its numbers.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ COLORS = {
     "black": "#000000",
     "grey": "#999999",
 }
-SMALL = 6.3  # points: of words in a panel
-TINT = "#F6F2E6"  # behind what is drawn from small problems in place of the papers'
-LETTERS, BOLD = 23, 15.2  # of a grey line and of a title that fit into an inch
+SMALL = 6.3  # points: size of words in a panel
+TINT = "#F6F2E6"  # background of small problems that replace a paper's
+LETTERS, BOLD = 23, 15.2  # letters of a grey line and of a title that fit into an inch
 LINE = 0.108  # inches: the height of a label at a line's end
-ALIKE = 0.015  # lines nearer to each other than this share of the axis are one to the eye
-EARLY = 0.05  # up to this share of the rounds curves do not decide what an axis shows
+ALIKE = 0.015  # lines closer than this share of the axis look like one
+EARLY = 0.05  # curves up to this share of the rounds do not affect the axis
 MANY = "0.3"  # the colour of a label of several lines
 
 
 @dataclass(frozen=True)
 class Look:
-    """How an algorithm is drawn, in every figure alike."""
+    """The look of an algorithm, the same in every figure."""
 
     label: str
     color: str
@@ -74,13 +74,13 @@ LOOKS, CLIENT_LOOKS = (
     }
     for of in tomllib.loads(_LOOKS.read_text("utf-8")).values()
 )
-# Of lines that have no look of their own.
+# Colours for lines without a look.
 _OTHERS = [color for name, color in COLORS.items() if name not in ("black", "grey")]
 NAMES: dict[str, str] = tomllib.loads(_WORDS.read_text("utf-8")) if _WORDS.is_file() else {}
 
 
 def look(algorithm: str) -> Look:
-    """The look of an algorithm or client optimizer. Any other name gets a fixed one from itself."""
+    """The look of an algorithm or client optimizer. Other names give a fixed one."""
     known = LOOKS | CLIENT_LOOKS
     if algorithm in known:
         return known[algorithm]
@@ -89,11 +89,11 @@ def look(algorithm: str) -> Look:
 
 
 def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -> dict[str, Look]:
-    """A look for each line of one picture, no two alike.
+    """A look for each line of one picture, all different.
 
     Args:
-        labels: of the lines.
-        known: looks that some of them have already, whatever their own label.
+        labels: labels of the lines.
+        known: looks that some lines have already, whatever their own label.
     """
     given = known or {}
     looks = {label: replace(given[label], label=label) for label in labels if label in given}
@@ -106,7 +106,7 @@ def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -
 
 
 def name(word: str) -> str:
-    """What people call a method, task, data set or metric.
+    """The usual name of a method, task, data set or metric.
 
     >>> [name(word) for word in ("SGD_decay", "mse_x1000", "fedavg", "recall_at_5")]
     ['SGD (decay)', 'MSE × 1000', 'FedAvg', 'recall at 5']
@@ -118,7 +118,7 @@ def name(word: str) -> str:
 
 
 def ink(color: Any) -> str:
-    """A colour for words: as dark a shade as 4.5 : 1 against white needs.
+    """A colour for words: dark enough for a contrast of 4.5 : 1 against white.
 
     >>> ink("#000000"), ink("#E69F00")
     ('#000000', '#9D6C00')
@@ -152,7 +152,7 @@ def context() -> AbstractContextManager[None]:
 
 @contextmanager
 def axes(ax: Axes | None = None, size: tuple[float, float] = (WIDTH, 3.0)) -> Iterator[Axes]:
-    """Some axes, or those of a new figure of a size in inches; the style inside the block only."""
+    """Given axes, or those of a new figure of a size in inches, with the style inside the block."""
     with context():
         yield Figure(figsize=size).subplots() if ax is None else ax
 
@@ -161,13 +161,13 @@ def axes(ax: Axes | None = None, size: tuple[float, float] = (WIDTH, 3.0)) -> It
 def panels(
     rows: int, columns: int, size: tuple[float, float], count: int | None = None, **options: Any
 ) -> Iterator[tuple[Figure, np.ndarray]]:
-    """A new figure and its panels, row after row; the style inside the ``with`` block only.
+    """A new figure and its panels, row after row, with the style inside the ``with`` block only.
 
     Args:
-        rows, columns: of panels.
-        size: of the figure, in inches.
-        count: how many panels are needed, the last ones are removed; default all.
-        **options: of ``Figure.subplots``, for instance ``sharey=True``.
+        rows, columns: numbers of rows and columns of panels.
+        size: size of the figure, in inches.
+        count: number of panels needed. The last ones are removed. Default: all.
+        **options: options of ``Figure.subplots``, for instance ``sharey=True``.
     """
     with context():
         figure = Figure(figsize=size)
@@ -179,8 +179,8 @@ def panels(
 
 
 def grid(count: int, most: int) -> tuple[int, int]:
-    """In how many rows and columns some panels leave the fewest places empty, so many columns at
-    most.
+    """The rows and columns in which panels leave the fewest places empty, with at most this number
+    of columns.
 
     >>> [grid(count, most=4) for count in (1, 3, 4, 5, 6, 7)]
     [(1, 1), (1, 3), (1, 4), (2, 3), (2, 3), (2, 4)]
@@ -197,16 +197,16 @@ _BELOW = "below the title"
 
 
 def _pad(lines: int) -> float:
-    """Points between a panel and its title, with so many grey lines between them."""
+    """Points between a panel and its title, with this number of grey lines between them."""
     return 3 + 7.2 * lines + (lines > 0)
 
 
 def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
-    """A panel's title at the left, under it in grey what is shown. Small problems are tinted."""
+    """A panel's title at the left, with a grey description below. Small problems are tinted."""
     spec = ax.get_subplotspec()
     inches = ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
     share = (spec.colspan.stop - spec.colspan.start) / spec.get_gridspec().ncols if spec else 1.0
-    # The axis' numbers take the rest; a title may stand above the next panel's.
+    # The axis' numbers take the rest, but a title may extend above the next panel's.
     room, last = inches * share - 0.38, bool(spec and spec.is_last_col())
     most = max(20, int(LETTERS * (room + 0.15 * (not last))))
     even = len(below) // max(1, -(-len(below) // most)) + 8  # no line of one word
@@ -227,13 +227,13 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         words |= {"linespacing": 1.1, "gid": _BELOW}
         shown = ax.annotate("\n".join(lines), (0, 1), (0, 2.5), **place, **words)
-        shown.set_in_layout(last)  # not beyond the figure's edge
+        shown.set_in_layout(last)  # not beyond the figure's border
     if small:
         ax.set_facecolor(TINT)
 
 
 def headed(figure: Figure, title: str, below: str) -> None:
-    """A figure's title above all panels, under it in grey what is shown."""
+    """A figure's title above all panels, with a grey description below."""
     lines = textwrap.wrap(below, int(22.5 * figure.get_figwidth()))
     words: dict[str, Any] = {"x": 0.01, "ha": "left", "va": "top"}
     figure.suptitle(title + "\n" * len(lines), fontsize=8, weight="bold", **words)
@@ -242,7 +242,7 @@ def headed(figure: Figure, title: str, below: str) -> None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence.
+    """Join names in a sentence.
 
     >>> listed(["FedAvg", "FedAdam", "FedYogi"]), listed(["FedAvg"])
     ('FedAvg, FedAdam and FedYogi', 'FedAvg')
@@ -251,7 +251,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def align(panels: Sequence[Axes]) -> None:
-    """Have the titles of panels of one row begin at one height."""
+    """Align the tops of the titles of panels in one row."""
     rows: dict[Any, list[tuple[Axes, list[Any]]]] = {}
     for ax in panels:
         spec = ax.get_subplotspec()
@@ -273,7 +273,7 @@ def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int 
     """The methods' names, once, above all panels and in their colours.
 
     Args:
-        looks: default those of all labelled lines.
+        looks: the looks to name. Default: those of all labelled lines.
         more: further handles, after the methods.
     """
     handles: dict[str, Any] = {
@@ -296,12 +296,12 @@ def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int 
 
 
 def say(ax: Axes, words: str, at: tuple[float, float], color: Any = "0.25", **options: Any) -> None:
-    """Words in a panel, in the colour of what they say something about.
+    """Words in a panel, in the colour of their subject.
 
     Args:
-        at: in the axes' data; with ``xycoords="axes fraction"`` in shares of the panel.
-        options: of ``Axes.annotate``, for instance ``ha``, or ``to=(x, y)``: an arrow from the
-            words to there.
+        at: position in the axes' data, or with ``xycoords="axes fraction"`` in shares of the panel.
+        options: options of ``Axes.annotate``, for instance ``ha``. ``to=(x, y)`` adds an arrow from
+            the words to there.
     """
     look: dict[str, Any] = {"fontsize": SMALL, "color": ink(color), "va": "center"}
     to = options.pop("to", None)
@@ -312,7 +312,7 @@ def say(ax: Axes, words: str, at: tuple[float, float], color: Any = "0.25", **op
 
 
 def level(ax: Axes, y: float, words: str = "", *, x: float = 0.99, above: bool = True) -> None:
-    """A grey reference line across a panel, and what it is."""
+    """A grey reference line across a panel, with its name."""
     ax.axhline(y, color="0.55", linewidth=0.7, linestyle=DOT, zorder=1)
     place = ax.get_yaxis_transform()
     way: dict[str, Any] = {"textcoords": "offset points", "ha": "right" if x > 0.5 else "left"}
@@ -322,13 +322,13 @@ def level(ax: Axes, y: float, words: str = "", *, x: float = 0.99, above: bool =
 
 
 def band(ax: Axes, x: ArrayLike, mean: Any, std: Any, color: Any, alpha: float) -> None:
-    """Shade what lies within one standard deviation of a mean."""
+    """Shade one standard deviation around a mean."""
     ax.fill_between(x, mean - std, mean + std, color=color, alpha=alpha, linewidth=0)
 
 
 def apart(values: ArrayLike, gap: float, highest: float = np.inf) -> np.ndarray:
-    """Places as near as possible to some values, in their order, a gap apart: none below 0, the
-    largest at most ``highest``.
+    """Places as near as possible to some values, in their order and at least a gap apart. None is
+    below 0, and the largest is at most ``highest``.
 
     >>> apart([0.5, 0.5, 0.9], 0.1).round(6).tolist()
     [0.45, 0.55, 0.9]
@@ -336,7 +336,7 @@ def apart(values: ArrayLike, gap: float, highest: float = np.inf) -> np.ndarray:
     wanted = np.asarray(values, float)
     order = np.argsort(wanted, kind="stable")
     steps = gap * np.arange(len(wanted))
-    blocks: list[list[float]] = []  # of values that touch: their mean, and how many
+    blocks: list[list[float]] = []  # of values that touch: their mean and their number
     for value in wanted[order] - steps:
         blocks.append([value, 1])
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
@@ -358,16 +358,16 @@ def label_ends(
     names: bool = True,
     alike: float = ALIKE,
 ) -> None:
-    """Write what lines are and end in behind their ends, in their colours (one label for several
-    lines in grey) and one below the other.
+    """Write the labels and last values of lines behind their ends, in their colours (a joint label
+    of several lines in grey) and one below the other.
 
     Args:
-        ax: with its limits set. Lines that lie on each other get one label.
+        ax: axes with their limits set. Lines that overlap get one label.
         printed: the paper's numbers by label, in brackets after ours.
-        lost: labels of runs that diverged. These have the word in place of the number.
+        lost: labels of runs that diverged. They have this word instead of the number.
         numbers: write each line's last number.
-        names: write each line's label before it; without, a key has to name the lines.
-        alike: up to this distance, in axes' heights, lines lie on each other.
+        names: write each line's label before it. Otherwise a key has to name the lines.
+        alike: up to this distance, in axes' heights, lines overlap.
     """
     ax.get_xlim(), ax.get_ylim()  # autoscaling waits for these
     place, stated = ax.transData + ax.transAxes.inverted(), printed or {}
@@ -387,7 +387,7 @@ def label_ends(
     # A panel is lower than its share: title, grey lines, axis.
     grey = sum(text.get_text().count("\n") + 1 for text in ax.texts if text.get_gid() == _BELOW)
     step = LINE / max(0.5, height - 0.55 - 0.1 * grey)
-    # Moved as little as it takes; none beside the line under the title.
+    # Labels move as little as possible, and none is beside the line under the title.
     for group, point, end, y in zip(
         groups, points, ends, apart(ends, step, 1 - step / 2), strict=True
     ):
@@ -411,7 +411,7 @@ def label_ends(
 
 
 def _apart_by(line: Line2D, other: Line2D, place: Any) -> float:
-    """How far two lines are apart but for their beginnings. Infinite if they have other places."""
+    """The distance of two lines after their beginnings. Infinite if their x differ."""
     points = (np.asarray(drawn.get_xydata(), float) for drawn in (line, other))
     first, second = map(place.transform, points)
     if first.shape != second.shape or not np.allclose(first[:, 0], second[:, 0]):
@@ -434,7 +434,7 @@ def readable(value: object) -> str:
 
 
 def power(value: float) -> str:
-    """A rate as an axis' tick: powers of ten that are long in digits as powers.
+    """A rate as an axis' tick. Powers of ten with many digits are written as powers.
 
     >>> [power(value) for value in (1000.0, 0.001, 0.01, 10**-0.5)]
     ['10³', '10⁻³', '0.01', '0.3']
@@ -447,7 +447,7 @@ def power(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """A number in few letters: a digit after the point from 10 on, below two or three.
+    """A number in few letters: one digit after the point from 10 on, below two or three.
 
     >>> [short(value) for value in (0, 0.0056, 0.034, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
     ['0.0', '6e-3', '0.034', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']

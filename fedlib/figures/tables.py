@@ -1,4 +1,4 @@
-"""Tables for notebooks and for the figures' folder."""
+"""Tables for notebooks and for the folder of figures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CELLS = "Each cell: ours ± standard deviation over the seeds (without ±: one s
 THEIRS = "; in grey the printed number, where the data are the paper's"
 BEST = "Bold: the best of a column; of ours only if it leads by more than the seeds' spread"
 APART = "Printed, on the paper's own data and at its settings"
-# Said once where all rows have the same.
+# Columns that the caption gives once if all rows have the same value.
 ABOUT = ("task", "sizes", "settings tried", "seeds", "rounds", "data", "preset")
-SMALLER = ("mse_x1000", "std")  # metrics of which little is good
+SMALLER = ("mse_x1000", "std")  # metrics for which less is better
 
 
 def _letters(number: int) -> str:
@@ -36,7 +36,7 @@ def _letters(number: int) -> str:
 
 JUDGED = {"agrees": " =", "differs": " ≠", "cannot be told": " ~"}
 GREY = "{}<br><span style='color: #777'>{}</span>"
-# What cells have in HTML, and have for it in a terminal.
+# Markup of cells in HTML, and its replacement in a terminal.
 IN_TEXT = {
     r"<sup>[a-z]+</sup>": "[?]",
     r"<sup>(.+?)</sup>": r"[\1]",
@@ -56,13 +56,12 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
     """A frame as a compact HTML table: numbers right-aligned, missing ones as a dash.
 
     Args:
-        frame: as it should be shown.
-        caption: below the table.
-        digits: of floats, after the point.
+        frame: the table.
+        caption: text below the table.
+        digits: digits of floats after the point.
 
     Returns:
-        a pandas Styler; a notebook shows it, ``.to_html()`` gives text that is the same for the
-        same frame.
+        A pandas Styler. A notebook shows it. ``.to_html()`` gives the same text for the same frame.
 
     Example:
         >>> import pandas as pd
@@ -81,7 +80,7 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
 
 
 def _raised(word: object) -> str:
-    """A cell's words in HTML, with what follows a ^ raised.
+    """A cell's words in HTML, with exponents after a ^ raised.
 
     >>> _raised("(N/S)^(2/3) L/ε^1.5 < 1")
     '(N/S)<sup>2/3</sup> L/ε<sup>1.5</sup> &lt; 1'
@@ -91,24 +90,25 @@ def _raised(word: object) -> str:
 
 @checked
 def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
-    """Our numbers over the printed ones, laid out as a paper prints them.
+    """Our numbers above the paper's, in the layout of the paper.
 
     Args:
-        frame: a row a number, with the columns ``task``, ``method``, ``printed`` and ``ours``;
-            ``column`` and ``metric`` (of the printed table), ``ours_std``, ``window`` (over how
-            many last rounds ours is a mean), ``note`` (how ours departs) and ``unclear`` (of the
-            printed number) are shown if they are there, other columns are not. With a column
-            ``beside`` (whether ours are of the paper's data) only such numbers share a cell, and
-            the other printed ones are folded away in a table of their own.
-        caption: below the table.
+        frame: one row per number, with the columns ``task``, ``method``, ``printed`` and ``ours``.
+            Optional columns are ``column`` and ``metric`` (of the paper's table), ``ours_std``,
+            ``window`` (the number of last rounds in our mean), ``note`` (departures from the paper)
+            and ``unclear`` (about the paper's number). Other columns are not shown. With a column
+            ``beside`` (whether ours has the paper's data) only these numbers share a cell, and the
+            paper's other numbers are in a table of their own, folded away.
+        caption: text below the table.
 
     Returns:
-        a pandas Styler: a row a method, a column for each task, printed column and metric. The best
-        number of each is bold, ours and the printed one. What departs from the paper is said once,
-        with a number at the task or the cell. How unclear printed numbers were read is folded away.
+        A pandas Styler with a row per method, and a column per task, column and metric of the
+        paper's table. The best number of each is bold, ours and the paper's. A departure from the
+        paper is described once, with a footnote mark at the task or the cell. How unclear numbers
+        of the paper were read is folded away.
 
     Raises:
-        Error: a column is missing, there are no rows, or two of a cell.
+        Error: a column is missing, there are no rows, or a cell has two numbers.
 
     Example:
         >>> import pandas as pd
@@ -118,13 +118,13 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         True
     """
     if missing := [name for name in COMPARED if name not in frame]:
-        raise Error(f"comparison: the frame has no column {missing[0]!r}; it needs {COMPARED}")
+        raise Error(f"comparison: the frame has no column {missing[0]!r}, but needs {COMPARED}")
     if frame.empty:
-        raise Error("comparison: the frame has no rows; give a row a number")
+        raise Error("comparison: the frame has no rows: give one row per number")
     frame = _complete(frame)
     if (twice := frame.duplicated(["task", "method", "column", "metric"])).any():
         method, task = frame.loc[twice, ["method", "task"]].iloc[0]
-        raise Error(f"comparison: {method} has two numbers in a cell of {task}; give their mean")
+        raise Error(f"comparison: {method} has two numbers in a cell of {task}: give their mean")
     beside = frame.get("beside", pd.Series(True, frame.index)).astype(bool)
     together = frame.assign(printed=frame["printed"].where(beside), beside=beside)
     shown, said, read = _as_printed(together)
@@ -147,7 +147,7 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
 
 
 def _flat(shown: pd.DataFrame) -> pd.DataFrame:
-    """The cells without levels of columns that say nothing. The task stays, with its notes."""
+    """The cells without uninformative levels of columns. The task stays, with its notes."""
     for level in (2, 1):
         if len(shown.columns.unique(level)) == 1:
             shown.columns = shown.columns.droplevel(level)
@@ -155,8 +155,8 @@ def _flat(shown: pd.DataFrame) -> pd.DataFrame:
 
 
 def _printed_alone(frame: pd.DataFrame, read: dict[str, str]) -> pd.DataFrame | None:
-    """The printed numbers of columns that have only ours, laid out as these. None if there are
-    none. ``read`` learns how they were read.
+    """The paper's numbers of columns with only our cells, in the same layout. None if there are
+    none. ``read`` collects how they were read.
     """
     if frame.empty:
         return None
@@ -170,7 +170,7 @@ def _printed_alone(frame: pd.DataFrame, read: dict[str, str]) -> pd.DataFrame | 
 
 
 def averaged(frame: pd.DataFrame) -> str:
-    """Over how many last rounds a comparison's numbers of ours are means. "" if it does not say.
+    """The number of last rounds in our means of a comparison, in words, or "" if it is unknown.
 
     >>> averaged(pd.DataFrame({"window": [100, 300, None]}))
     'the mean over the last 100 to 300 rounds'
@@ -185,14 +185,14 @@ def averaged(frame: pd.DataFrame) -> str:
 
 
 def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:
-    """The cells of :func:`comparison` for a terminal, as many columns beside each other as fit.
+    """The cells of :func:`comparison` for a terminal, with as many columns side by side as fit.
 
     Args:
-        frame: as there.
-        width: of the longest line.
+        frame: see :func:`comparison`.
+        width: length of the longest line.
 
     Returns:
-        lines of ``ours (printed)``, under them what departs from the paper, with its numbers.
+        Lines of ``ours (printed)``, followed by numbered departures from the paper.
 
     Example:
         >>> import pandas as pd
@@ -223,19 +223,19 @@ def _in_text(cell: str) -> str:
 
 
 def _complete(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with all columns that a comparison shows, empty where it has none."""
+    """The frame with all columns that a comparison shows, empty if they are missing."""
     columns = ("column", "metric", "note", "unclear")
     frame = frame.assign(**{name: "" for name in columns if name not in frame})
     return frame.fillna(dict.fromkeys(columns, ""))
 
 
 def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
-    """The cells, laid out as printed. The notes, and how numbers were read, with marks."""
+    """The cells in the paper's layout, the notes, and how numbers were read, with marks."""
     said: dict[str, str] = {}
     read: dict[str, str] = {}
     shown = [name for name in SHOWN if name in frame]
     frame = frame[shown].assign(note=frame["note"].map(_in_words))
-    lowest = 1 if frame["metric"].nunique() > 1 else 0  # of column and metric
+    lowest = 1 if frame["metric"].nunique() > 1 else 0  # level of column or metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
         shared = _shared(of_task["note"])
@@ -262,13 +262,13 @@ def _name(word: object) -> str:
 
 
 def digits_of(metric: str) -> int:
-    """How many digits a comparison shows after the point: errors, about 1, need two."""
+    """The number of digits after the point in a comparison. Errors, about 1, need two."""
     return 2 if metric == "mse_x1000" else 1
 
 
 def _best(numbers: pd.Series, metric: str, spreads: pd.Series) -> float:
-    """The best of several numbers; NaN of one alone, and where the digits that are shown, or the
-    spreads over the seeds of both, do not tell it from another: of one seed nothing is best.
+    """The best of several numbers. NaN if it is alone, or if another has the same shown digits or
+    is within the spreads of both over the seeds. With one seed nothing is best.
     """
     known = pd.to_numeric(numbers).dropna()
     if len(known) < 2:
@@ -289,8 +289,8 @@ def _listed(marks: Mapping[str, str]) -> list[str]:
 
 @checked
 def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
-    """A frame as :func:`comparison` if it holds ours and printed numbers by method, else as
-    :func:`table` with one digit. What all its rows share stands in the caption.
+    """A frame as :func:`comparison` if it has our and the paper's numbers by method, else as
+    :func:`table` with one digit. The caption gives the values that all rows share.
 
     Example:
         >>> import pandas as pd
@@ -307,19 +307,19 @@ def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         said.append(f"{name.capitalize()}: {frame[name].iloc[0]}.")
         frame = frame.drop(columns=name)
     for name in (name for name in ("task", "data set", "group") if name in frame):
-        frame[name] = frame[name].where(frame[name].ne(frame[name].shift()), "")  # said once
+        frame[name] = frame[name].where(frame[name].ne(frame[name].shift()), "")  # only once
     return table(frame, caption=" ".join(said), digits=1)
 
 
 def _in_words(note: str) -> str:
-    """A note with data sets and hyperparameters as people call them, and commas in numbers.
+    """A note with the usual names of data sets and hyperparameters, and commas in numbers.
 
     >>> _in_words("data set femnist instead of emnist; clients 1914 instead of 342477; mu 0.0001")
     'data set FEMNIST instead of EMNIST; clients 1,914 instead of 342,477; μ 0.0001'
     >>> _in_words("run: fedlib reproduce 77_of_my_own")
     'run: fedlib reproduce 77_of_my_own'
     """
-    # A notebook's name, which begins with its number, stays: it is part of a command.
+    # A notebook's name, which begins with its number, stays, as it is part of a command.
     words = r"\b[^\W\d]\w*"
     named = re.sub(words, lambda word: style.NAMES.get(word[0], word[0].replace("_", " ")), note)
     return re.sub(r"(?<![\d.])\d{4,}", lambda number: f"{int(number[0]):,}", named)
@@ -330,13 +330,13 @@ def _clauses(note: str) -> list[str]:
 
 
 def _shared(notes: pd.Series) -> list[str]:
-    """The clauses that all of some notes have."""
+    """The clauses that all of the notes have."""
     clauses = [_clauses(note) for note in notes.unique()]
     return [text for text in clauses[0] if all(text in others for others in clauses)]
 
 
 def _mark(text: str, said: dict[str, str], mark: Callable[[int], str] = str) -> str:
-    """The mark of a footnote, "" without a text. ``said`` learns one that is new."""
+    """The mark of a footnote, or "" without a text. New texts are added to ``said``."""
     return f"<sup>{said.setdefault(text, mark(len(said) + 1))}</sup>" if text else ""
 
 
@@ -347,7 +347,7 @@ def _cell(
     read: dict[str, str],
     best: Sequence[float],
 ) -> str:
-    """Ours with its spread and marks of what is not known already, and the printed number."""
+    """Our number with spread and marks of new notes, and the paper's number."""
     digits = digits_of(row["metric"])
     shown = [
         "–" if pd.isna(value) else f"{value:.{digits}f}" for value in (row["ours"], row["printed"])
@@ -367,7 +367,7 @@ def _cell(
 
 
 def _compact(styler: Styler, caption: str) -> Styler:
-    """The house's look, under an id of the table's own: styles of one must not reach another."""
+    """The common look, under a separate id, so that no table's styles affect another."""
     content = caption + styler.data.to_csv()  # type: ignore[attr-defined]
     styler = styler.set_uuid(hashlib.sha256(content.encode()).hexdigest()[:10])
     # A negative margin keeps a caption of fixed width from stretching a narrow table.

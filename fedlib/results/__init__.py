@@ -1,4 +1,4 @@
-"""Stored runs, and what they say beside the papers' printed numbers."""
+"""Stored runs, and their comparison with the papers' numbers."""
 
 from fedlib.results.store import Store, Stored
 

@@ -1,20 +1,21 @@
 """Runs on disk: one or several in a Parquet file.
 
-A file is one tidy table, whose columns are
+A file is one tidy table with the columns
 
 ``run``               the position of the row's run in the metadata, from 0
 ``round``, ``split``, ``metric``, ``value``
-                      a row of ``History.frame``; or of ``History.clients``, then the round is that
-                      of the last evaluation
-``client, examples``  of a row of ``History.clients``; else missing
+                      a row of ``History.frame``, or of ``History.clients`` with the round of the
+                      last evaluation
+``client, examples``  columns of ``History.clients``, missing in other rows
 
-and the file's metadata, which hold ``format`` (:data:`FORMAT`), ``runs`` (by LZMA: a JSON list of
-``digest``, ``config`` and ``meta`` of each run) and ``sha256``: of the whole file, computed with
+and the file's metadata, with ``format`` (:data:`FORMAT`), ``runs`` (by LZMA: a JSON list of
+``digest``, ``config`` and ``meta`` of each run) and ``sha256``, the hash of the whole file with
 :data:`UNSEALED` in its place, so that no changed bit is ever read as a number.
 
-A store has a file for each program, ``<task>/<algorithm>-<digest>.parquet``. The final parameters
-of a run lie beside it as ``<task>/<algorithm>-<digest>.safetensors``, and may be deleted to save
-space. Published files are the same, with many runs in one. See :mod:`fedlib.results.published`.
+A store has a file for each batch of runs, ``<task>/<algorithm>-<digest>.parquet``. The final
+parameters of a run are beside it in ``<task>/<algorithm>-<digest>.safetensors``, and may be deleted
+to save space. Published files are the same, with many runs in one. See
+:mod:`fedlib.results.published`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ from fedlib.engine.history import History, Points
 from fedlib.errors import Error, Failure, first_line
 from fedlib.task import Task
 
-# Raised whenever files are written that this fedlib's readers could not read.
+# Increased whenever files are written that this version's readers could not read.
 FORMAT = b"2"
-# Bytes of a file's metadata, unpacked, at most; the largest published ones are a thirtieth.
+# The most bytes of a file's unpacked metadata. The largest published ones are a thirtieth of it.
 MOST = 2**26
 UNSEALED = b"the SHA-256 of the file".center(64, b"-")
 SCHEMA = pa.schema(
@@ -69,16 +70,16 @@ SCHEMA = pa.schema(
     ]
 )
 TEXTS = ["split", "metric", "client"]
-# What a damaged file may make its readers raise.
+# Exceptions that a damaged file may raise in its readers.
 BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, lzma.LZMAError, pa.ArrowException)
 BROKEN += (ValueError, LookupError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 class Unreadable(Failure):
-    """A file of runs that may be whole cannot be read here, so nothing must be written over it.
+    """A file of runs that may be intact cannot be read here, so nothing may overwrite it.
 
     Attributes:
-        places: the files that this process found so or damaged, each once.
+        places: the files that this process found unreadable or damaged, each once.
     """
 
     places: ClassVar[dict[str, None]] = {}
@@ -89,11 +90,11 @@ class Unreadable(Failure):
 
 
 class Damaged(Unreadable):
-    """A file of runs does not hold the bytes that were written into it."""
+    """A file of runs no longer holds the bytes that were written."""
 
     def __init__(self, path: Path, what: str) -> None:
-        advice = "delete it, then run or publish them again"
-        super().__init__(path, f"damaged runs {path}: {what}; {advice}")
+        advice = "Delete it, then run or publish them again"
+        super().__init__(path, f"damaged runs {path}: {what}. {advice}")
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,9 @@ class Stored:
     """A run on disk whose numbers have not been read yet.
 
     Attributes:
-        path: the file that it is in, maybe with others.
+        path: its file, which may also have other runs.
         config: its configuration.
-        meta: ``History.meta`` and what the store adds (see :func:`describe`).
+        meta: ``History.meta`` and the store's additions (see :func:`describe`).
     """
 
     path: Path
@@ -114,11 +115,11 @@ class Stored:
         """Read the run.
 
         Args:
-            params: whether to read the parameters; without them, or where their file has been
-                deleted, ``History.params`` is empty.
+            params: whether to read the parameters. Without them, or if their file has been deleted,
+                ``History.params`` is empty.
 
         Raises:
-            Error: a file is missing or not what was written.
+            Error: a file is missing or has changed.
         """
         numbers: Columns = cached(_columns, self.path)  # of all runs in the file
         tensors = self.params() if params else {}
@@ -131,16 +132,16 @@ class Stored:
             return {}
         data = _bytes(path)
         if hashlib.sha256(data).hexdigest() != expected:
-            raise Damaged(path, "it is not what was written (cut off or changed)")
+            raise Damaged(path, "it has changed since it was written, or is truncated")
         stored = parse_tensors(data)
-        # The file sorts its tensors; the model's order matters to whoever flattens them.
+        # The file sorts its tensors, but the model's order matters to code that flattens them.
         return {name: stored[name] for name in self.meta["parameters"]}
 
 
 class _Read(History):
-    """A stored run's results; its frames are made when they are asked for.
+    """A stored run's results, with frames that are made on demand.
 
-    Tables and claims ask for single numbers of thousands of runs. A copy with other fields
+    Tables and claims read single numbers of thousands of runs. A copy with other fields
     (``dataclasses.replace``) has its frames.
     """
 
@@ -163,7 +164,7 @@ class _Read(History):
 
     @property
     def _series(self) -> dict[str, dict[str, Points]]:
-        made = "frame" in vars(self)  # which its owner may have changed
+        made = "frame" in vars(self)  # its owner may have changed it
         return {} if made else self._numbers.series[self.config.digest]
 
     def points(self, metric: str = "accuracy", split: str = "test") -> Points:
@@ -179,12 +180,12 @@ class _Read(History):
 
 
 def open_runs(path: Path) -> Mapping[str, Stored]:
-    """The runs in a file by digest. Their numbers are read when they are asked for.
+    """The runs in a file by digest. Their numbers are read on demand.
 
     A file is read once per process, and again when it changes.
 
     Raises:
-        Error: it is damaged, or made by a fedlib whose runs have other numbers.
+        Error: it is damaged, or made by a version of fedlib with other numbers.
     """
     return cached(_open, path)
 
@@ -193,19 +194,19 @@ def open_run(path: Path, digest: str) -> Stored:
     """A run in a file.
 
     Raises:
-        Error: as :func:`open_runs`, or it is not in the file.
+        Error: see :func:`open_runs`, or the run is not in the file.
     """
     runs = open_runs(path)
     if digest not in runs:
-        raise Damaged(path, f"run {digest}, of which its name tells, is not in it")
+        raise Damaged(path, f"run {digest} of its name is not in it")
     return runs[digest]
 
 
 def cached(read: Any, path: Path) -> Any:
-    """``read(path, *stamp)`` of a file. The stamp is another one when it has changed.
+    """``read(path, *stamp)`` for a file. The stamp changes with the file.
 
     Raises:
-        Damaged: its content is broken, or it is gone.
+        Damaged: its content is broken, or the file is gone.
         Unreadable: it cannot be read here and now.
     """
     try:
@@ -218,28 +219,28 @@ def cached(read: Any, path: Path) -> Any:
 
 
 def _bytes(path: Path) -> bytes:
-    """A file's content; raises :class:`Unreadable` where it is there but not to be had."""
+    """A file's content. Raises :class:`Unreadable` if it exists but cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as problem:
-        advice = "see to its permissions or its disk, or move it away"
-        raise Unreadable(path, f"cannot read {path}: {files.reason(problem)}; {advice}") from None
+        advice = "Check its permissions and its disk, or move it away"
+        raise Unreadable(path, f"cannot read {path}: {files.reason(problem)}. {advice}") from None
 
 
 def _read(path: Path) -> tuple[pq.ParquetFile, bytes]:
-    """A file's table, and its runs as they are packed."""
+    """A file's table, and its runs in packed form."""
     data = _bytes(path)
     table = pq.ParquetFile(BytesIO(data), read_dictionary=TEXTS)
     known = table.metadata.metadata or {}
     sealed = known.get(b"sha256", b"")
     before, _, after = data.rpartition(sealed or UNSEALED)
     if hashlib.sha256(before + UNSEALED + after).hexdigest().encode() != sealed:
-        raise Damaged(path, "it is not what was written (cut off or changed)")
+        raise Damaged(path, "it has changed since it was written, or is truncated")
     if known[b"format"] != FORMAT:
-        made = f"made by another fedlib (format {known[b'format'].decode()}"
-        what = f"{path}: {made}, this one reads {FORMAT.decode()}); move it away, or take that one"
+        made = f"it has format {known[b'format'].decode()} of another fedlib"
+        what = f"{path}: {made}, this one reads {FORMAT.decode()}: move it away, or use that fedlib"
         raise Unreadable(path, what)
     return table, known[b"runs"]
 
@@ -255,7 +256,7 @@ def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
 
 
 def _config(run: dict[str, Any], path: Path) -> RunConfig:
-    """What :meth:`RunConfig.as_dict` made, back again. ``path`` is for the message."""
+    """The inverse of :meth:`RunConfig.as_dict`. ``path`` is for the message."""
     fields = dict(run["config"])
     made = fields.pop("format")
     if made != NUMBERS:
@@ -264,7 +265,7 @@ def _config(run: dict[str, Any], path: Path) -> RunConfig:
         if isinstance(fields[key], list):
             fields[key] = tuple(fields[key])
     config = RunConfig(**fields)
-    vars(config)["digest"] = run["digest"]  # the file's hash vouches for it
+    vars(config)["digest"] = run["digest"]  # protected by the file's hash
     return config
 
 
@@ -301,7 +302,7 @@ class Columns:
 
     @cached_property
     def _of_clients(self) -> tuple[pd.DataFrame, np.ndarray]:
-        """The rows of all runs' clients, and where each run's begin: texts are made once."""
+        """The rows of all runs' clients, and the start of each run. Texts are made once."""
         rows = self._table[self._table["client"].notna()]
         starts = np.searchsorted(rows["run"], np.arange(len(self._places) + 1))
         return _plain(rows[["client", "split", "metric", "value", "examples"]]), starts
@@ -314,7 +315,7 @@ def _plain(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(known).reset_index(drop=True)
 
 
-@lru_cache(maxsize=32)  # of the files read last: what one table needs, and some 50 MB
+@lru_cache(maxsize=32)  # the last files read: enough for one table, and some 50 MB
 def _columns(path: Path, *stamp: int) -> Columns:
     table, _ = _read(path)
     return Columns(table.read(), list(_open(path, *stamp)))
@@ -327,7 +328,7 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
     """A file of runs. The same runs give the same bytes.
 
     Args:
-        smallest: take longer for it, as what is published deserves.
+        smallest: take more time to compress, for published runs.
     """
     parts = []
     for number, history in enumerate(histories):
@@ -347,7 +348,7 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
         SCHEMA,
         compression="zstd",
         compression_level=22 if smallest else None,
-        store_schema=False,  # what Parquet says suffices
+        store_schema=False,  # Parquet's own schema suffices
         write_statistics=False,
         data_page_size=2**26,
         dictionary_pagesize_limit=2**26,
@@ -362,12 +363,12 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
 def write_runs(
     root: Path, made: Sequence[tuple[Task, History]], keep_params: bool
 ) -> list[History]:
-    """Store the runs of a program under ``root``. Returns them as they will be read.
+    """Store the runs of a batch under ``root``. Returns them as they will be read.
 
-    They get into one file, so all are stored or none, also if the process is killed: alone, the
-    others would train in a program of their own, whose sums may round otherwise. Their parameters
-    are written before it. Another process may have stored the same runs meanwhile. Both results are
-    equal.
+    They go into one file, so all are stored or none, even if the process is killed. If only some
+    were stored, the others would train in another batch, whose sums may round differently. Their
+    parameters are written before it. Another process may have stored the same runs meanwhile. Both
+    results are equal.
     """
     stored, new = [], []
     try:
@@ -384,7 +385,7 @@ def write_runs(
             stored.append(dataclasses.replace(history, meta=json.loads(json.dumps(meta))))
         files.write(file_path(root, [history.config for history in stored]), pack(stored))
     except BaseException:
-        for path in new:  # on a full disk they may take the room of the checkpoint
+        for path in new:  # on a full disk they may take the space of the checkpoint
             files.remove(path)
         raise
     return stored
@@ -402,24 +403,25 @@ def file_path(root: Path, configs: Sequence[RunConfig]) -> Path:
 
 
 def params_path(folder: Path, config: RunConfig) -> Path:
-    """The file of a run's final parameters, beside the one with its numbers."""
+    """The file of a run's final parameters, beside the file with its numbers."""
     return folder / f"{safe(config.algorithm)}-{config.digest}.safetensors"
 
 
 def safe(name: str) -> str:
     """A file name from a task's or algorithm's name. Users' tasks may be called anything.
 
-    Of at most 150 bytes, so that a digest has room behind it.
+    It has at most 150 bytes, which leaves space for a digest.
     """
     return re.sub(r"[^\w-]", "_", name).encode()[:150].decode(errors="ignore") or "_"
 
 
 def describe(task: Task, history: History) -> dict[str, Any]:
-    """What the store notes beside the engine's own meta data.
+    """The store's additions to the engine's own meta data.
 
-    ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``source`` of
-    the task's data, ``hyperparameters`` (for this algorithm), ``client_hyperparameters`` (by client
-    optimizer) and ``settings``: the task's own values, so that a run made with others can be told.
+    ``versions``, ``git`` (commit, dirty, None outside a checkout), ``created`` (UTC), ``source`` of
+    the task's data, and the task's own values: ``hyperparameters`` (for this algorithm),
+    ``client_hyperparameters`` (by client optimizer) and ``settings``. With these, runs with other
+    values can be recognised.
     """
     settings = ("rounds", "clients_per_round", "batch_size", "local_epochs")
     return {
@@ -432,12 +434,12 @@ def describe(task: Task, history: History) -> dict[str, Any]:
 
 
 def provenance() -> dict[str, Any]:
-    """``versions``, ``git`` (commit, dirty; None outside a checkout) and ``created`` (UTC)."""
+    """``versions``, ``git`` (commit, dirty, None outside a checkout) and ``created`` (UTC)."""
     packages = ("fedlib", "torchvision", "numpy", "pandas")
     return {
         "versions": {
             "python": platform.python_version(),
-            "torch": torch.__version__,  # which says for which devices it was built
+            "torch": torch.__version__,  # includes the devices it was built for
             **{package: installed(package) for package in packages},
         },
         "git": _commit(),
@@ -456,7 +458,7 @@ def installed(package: str) -> str | None:
 
 @cache
 def _commit() -> dict[str, Any] | None:
-    """The commit of the checkout that this fedlib is in, and whether files differ from it."""
+    """The commit of this fedlib's checkout, and whether files differ from it."""
     package = Path(__file__).resolve().parents[1]
 
     def git(*arguments: str) -> str:
@@ -465,7 +467,7 @@ def _commit() -> dict[str, Any] | None:
         return output.strip()
 
     try:
-        # An installed copy may lie inside a checkout of something else.
+        # An installed copy may be inside a checkout of something else.
         if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent:
             return None
         dirty = bool(git("status", "--porcelain", "."))
@@ -480,10 +482,10 @@ SINGLE = re.compile(r"-([0-9a-f]{16})\.parquet")
 
 
 def run_files(root: Path) -> Iterator[Path]:
-    """The files of runs in a folder and in its folders, which are tasks'."""
-    if not os.path.isdir(root):  # also of a name that nothing can have
+    """The files of runs in a folder and in its subfolders, one per task."""
+    if not os.path.isdir(root):  # also for an invalid name
         return
     for pattern in ("*.parquet", "*/*.parquet"):
         for path in sorted(root.glob(pattern)):
-            if path.name[0] != ".":  # else it is being written
+            if path.name[0] != ".":  # otherwise it is being written
                 yield path

@@ -1,7 +1,7 @@
 """Published runs: many in one file, ``<results>/<name>.parquet``, kept in git.
 
-A file of published runs is one of a store's (:mod:`fedlib.results.files`) whose runs are thinned to
-what figures, tables and comparisons read (:func:`thin`), and packed as small as can be.
+A published file has the form of a store's (:mod:`fedlib.results.files`). Its runs keep only the
+values that figures, tables and comparisons read (:func:`thin`), compressed as much as possible.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from fedlib.engine.history import WINDOW_ROUNDS, History
 from fedlib.errors import Error
 from fedlib.results.files import file_path, open_runs, pack
 
-# Significant digits of published numbers: what float32 has.
+# Significant digits of published numbers, those of float32.
 DIGITS = 7
 
 
 def thin(history: History, clients: bool = True) -> History:
     """A run without the numbers that no figure, table, comparison or rule of selection reads.
 
-    Everything measured stays at the rounds of an evaluation, in the first round and in the last
+    All values stay at the rounds of an evaluation, in the first round and in the last
     ``WINDOW_ROUNDS``, over which training losses are averaged. So all test metrics stay. Training
-    losses and communication of the rounds between are left out, and the parameters.
+    losses and communication of other rounds are left out, and so are the parameters.
 
     Args:
         clients: whether the values per client stay.
 
     Returns:
-        a copy; its ``meta["thinned"]`` is true.
+        A copy with ``meta["thinned"]`` true.
 
     Example:
         >>> import fedlib
@@ -52,7 +52,7 @@ def thin(history: History, clients: bool = True) -> History:
 
 
 def rounded(history: History) -> History:
-    """A run whose measured numbers have :data:`DIGITS` significant digits. Whole ones stay."""
+    """A run with its measured numbers rounded to :data:`DIGITS` significant digits."""
 
     def short(value: float) -> float:
         return value if value.is_integer() else float(f"{value:.{DIGITS}g}")
@@ -66,21 +66,21 @@ def rounded(history: History) -> History:
 def publish(
     results: Path, name: str, histories: Sequence[History], clients_of: Collection[str] = ()
 ) -> Path:
-    """Publish runs, thinned and rounded, in place of an earlier file of some of them.
+    """Publish runs, thinned and rounded, replacing an earlier file with some of them.
 
     The same runs give the same bytes.
 
     Args:
         results: the folder of published runs, for instance ``data/results``.
-        histories: from the store. Equal runs once.
+        histories: histories from the store. Equal runs are published once.
         clients_of: tasks whose values per client are kept.
 
     Returns:
-        the file.
+        The file.
 
     Raises:
-        Error: no histories, or one that does not come from a store; or a file of that name has
-            others, too.
+        Error: there are no histories, one does not come from a store, or a file of that name has
+            other runs.
     """
     by_path = {file_path(Path(), [history.config]).as_posix(): history for history in histories}
     if not by_path:
@@ -96,6 +96,6 @@ def publish(
     there = open_runs(target) if target.is_file() else ()
     if lost := set(there) - {history.config.digest for history in short}:
         what = f"{len(lost)} runs of {target} are not among these {len(short)}"
-        raise Error(f"{what}, and would be lost; give another --name, or remove the file first")
+        raise Error(f"{what}, and would be lost: give another --name, or remove the file first")
     files.write(target, pack(short, smallest=True))
     return target

@@ -1,6 +1,6 @@
 """Reading a run: its hyperparameters in the papers' words, its options, and tidy frames.
 
-Figures and tables group histories by these instead of by the order in which they were trained.
+Figures and tables group histories by these values, not by the order of training.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from fedlib.results.files import Stored
 
 log = logging.getLogger("fedlib")
 
-# What has a configuration: trained, stored, or still to be trained.
+# Objects with a configuration: a run that is trained, stored, or still to be trained.
 Run = TypeVar("Run", bound=History | Stored | Configured)
-# What tells runs apart: a key of :func:`value`, or a function of a run.
+# A key to distinguish runs: a key of :func:`value`, or a function of a run.
 Key = str | Callable[[Any], Any]
 _CLIENT_NAMES = {method.__name__: name for name, method in CLIENT_OPTIMIZERS.items()}
 _BASE_NAMES = {kind.__name__: name for name, kind in Centralized.BASES.items()}
-# Where a hyperparameter without a prefix stands in a method's description, by preference.
+# Places of a hyperparameter without a prefix in a method's description, in order of preference.
 _PARTS = ("server", "objective", "base", "client")
 
 
 def split_of(*histories: History) -> str:
-    """``"local"``, all data that the clients hold, where all of some runs were evaluated on them;
-    else ``"test"``.
+    """``"local"``, all data of the clients, if all of some runs were evaluated on it, else
+    ``"test"``.
 
-    AdaFedAdam writes "test accuracy". That its printed numbers are of all local data, those trained
-    on included, is an inference: on Synthetic, whose data are exact, the spreads over clients lie
-    nearer to print there than on the test examples.
+    AdaFedAdam writes "test accuracy". We infer that the paper's numbers are over all local data,
+    including training data: on Synthetic, whose data are exact, the spreads over clients are then
+    closer to the paper's than on the test examples.
     """
     known = bool(histories) and all(history.metrics("local") for history in histories)
     return "local" if known else "test"
@@ -65,7 +65,7 @@ def hyperparameter(run: Run, key: str) -> Any:
 
 
 def hyperparameters(run: Run) -> dict[str, Any]:
-    """All of a run's hyperparameters by override key. See :func:`hyperparameter`."""
+    """All hyperparameters of a run by override key. See :func:`hyperparameter`."""
     method = run.config.method
     values = {f"client_{name}": value for name, value in _part(method, "client").items()}
     for part in _PARTS[::-1]:
@@ -89,7 +89,7 @@ def _part(method: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def client_optimizer(run: Run) -> str:
-    """The name of the clients' optimizer: ``"sgd"`` if the method defines the steps itself."""
+    """The name of the clients' optimizer, or ``"sgd"`` if the method defines the steps itself."""
     kind = _part(run.config.method, "client").get("type", "SGD")
     return _CLIENT_NAMES.get(kind, kind)
 
@@ -112,11 +112,11 @@ def option(run: Run, name: str) -> Any:
 
 
 def value(run: Run, key: str) -> Any:
-    """Anything that tells runs apart.
+    """Any value that distinguishes runs.
 
     Args:
-        key: ``task``, ``algorithm``, ``seed`` (of the run), ``rounds``, ``clients_per_round``.
-            ``option.alpha`` for a task's option; else a hyperparameter.
+        key: ``task``, ``algorithm``, ``seed`` (of the run), ``rounds``, ``clients_per_round``,
+            ``option.alpha`` for a task's option, or a hyperparameter.
     """
     if key.startswith("option."):
         return option(run, key.removeprefix("option."))
@@ -132,7 +132,7 @@ def value(run: Run, key: str) -> Any:
 
 
 def read(runs: Iterable[Stored | History]) -> Iterator[History]:
-    """The numbers of runs, without parameters. A damaged one is logged and left out."""
+    """The histories of runs, without parameters. Damaged runs are logged and left out."""
     for run in runs:
         try:
             yield run if isinstance(run, History) else run.history(params=False)
@@ -150,13 +150,13 @@ def group(runs: Iterable[Run], *keys: Key) -> dict[Any, list[Run]]:
 
 
 def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
-    """The histories' frames below each other, with a column for each key.
+    """The histories' frames concatenated, with a column for each key.
 
     Args:
         keys: see :func:`value`. The column of ``option.alpha`` is ``alpha``.
 
     Returns:
-        the keys' columns, then round, split, metric, value, diverged (round or NaN).
+        The keys' columns, then round, split, metric, value, diverged (round or NaN).
     """
     columns = [
         {key.removeprefix("option."): value(history, key) for key in keys} for history in histories

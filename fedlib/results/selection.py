@@ -1,11 +1,11 @@
 """The rules for choosing hyperparameters, and means over seeds.
 
-FedOpt (section 5.1, appendix D): the setting with the smallest mean training loss over the last 100
-rounds wins (:func:`training_score`); what is plotted is its validation metric. That loss is seen
+FedOpt (section 5.1, appendix D) chooses the setting with the smallest mean training loss over the
+last 100 rounds (:func:`training_score`) and plots its validation metric. The loss is measured
 during local training, so the rule rewards rates at which clients overfit locally.
 
-On held-out clients (:func:`held_out_score`): the setting with the best test metric on one half of
-the test clients wins, and the metric on the other half is reported (:func:`on_half`).
+On held-out clients (:func:`held_out_score`) the setting with the best test metric on one half of
+the test clients is chosen, and the metric on the other half is reported (:func:`on_half`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fedlib.engine.history import WINDOW_ROUNDS, History
 from fedlib.errors import Error
 from fedlib.results.reading import Key, Run, group
 
-# What a run is judged by is a mean of at least so many evaluations.
+# A run is judged by a mean over at least this many evaluations.
 EVALUATIONS = 6
 
 
 def late(history: History) -> int:
-    """Over how many last rounds a run is judged: a third of a small problem's, of others the 100,
-    or as many as have six evaluations.
+    """The number of last rounds that judge a run: a third of a small problem's rounds. For other
+    runs it is 100, or enough for six evaluations.
 
-    With one or two labels a client FedAvg and SCAFFOLD jump from round to round: the paper's share
-    of a small problem's rounds would be five of them, and a cut run is evaluated now and then.
+    With one or two labels a client FedAvg and SCAFFOLD jump from round to round. The paper's share
+    of a small problem's rounds would be only five, and a shortened run has few evaluations.
     """
     each = history.config.eval_last >= EVALUATIONS
     least = WINDOW_ROUNDS if each else max(WINDOW_ROUNDS, EVALUATIONS * history.config.eval_every)
@@ -49,14 +49,15 @@ def training_score(history: History) -> float:
 def on_half(history: History, choosing: bool = False) -> tuple[float, float]:
     """The accuracy of the last model on one half of the test clients.
 
-    The clients are put into halves by the hashes of their names, so all runs of a task have the
-    same ones.
+    The clients are split into halves by the hashes of their names, so all runs of a task have the
+    same halves.
 
     Args:
-        choosing: the half that settings are chosen on. Default: the other one, which is reported.
+        choosing: take the half that settings are chosen on. Default: the half that is reported.
 
     Returns:
-        the mean weighted by examples, and with clients alike. NaN if the run diverged or was
+        The mean weighted by examples, and with equal weights. NaN if the run diverged or was
+        published without its values per client.
         published without its values per client.
 
     Raises:
@@ -68,7 +69,7 @@ def on_half(history: History, choosing: bool = False) -> tuple[float, float]:
     frame = frame[(frame["metric"] == "accuracy") & (frame["split"] == "test")]
     if len(frame) < 2:
         task = history.config.task["name"]
-        raise Error(f"task {task}: its test data have one client; two halves need at least two")
+        raise Error(f"task {task}: its test data have one client, but two halves need two clients")
     hashes = [hashlib.sha256(client.encode()).hexdigest() for client in frame["client"]]
     half = frame.iloc[np.argsort(hashes)[0 if choosing else 1 :: 2]]
     half = half[half["examples"] > 0]
@@ -78,7 +79,7 @@ def on_half(history: History, choosing: bool = False) -> tuple[float, float]:
 
 
 def held_out_score(history: History) -> float:
-    """The accuracy on the half of the test clients that is not reported, counted negative: smaller
+    """The negative accuracy on the half of the test clients that is not reported, so that smaller
     is better. Infinite if the run diverged or was published without its values per client.
     """
     accuracy, _ = on_half(history, choosing=True)
@@ -88,14 +89,14 @@ def held_out_score(history: History) -> float:
 def winners(
     histories: Iterable[History], *keys: Key, score: Callable[[History], float] = training_score
 ) -> dict[Any, list[History]]:
-    """Of each algorithm the setting whose mean score over its seeds is smallest: its runs by seed.
+    """For each algorithm, the runs by seed of the setting with the smallest mean score.
 
-    A setting that diverged for some seed loses. If all of an algorithm's did, the one that got
-    furthest is shown.
+    A setting that diverged for some seed loses. If all settings of an algorithm did, the one that
+    got furthest is shown.
 
     Args:
-        keys: what to choose within. Default: the algorithm.
-        score: of the rules above. Smaller is better.
+        keys: choose one setting for each value of these keys. Default: the algorithm.
+        score: one of the rules above. Smaller is better.
     """
     distinct: dict[str, History] = {}
     for run in histories:
@@ -113,8 +114,8 @@ def winners(
 def merit(
     seeds: Sequence[History], score: Callable[[History], float] = training_score
 ) -> tuple[float, float]:
-    """The number that a setting is chosen by, smaller is better: its mean score over its seeds,
-    infinite without any; then how long the runs went on.
+    """The number that a setting is chosen by, where smaller is better: its mean score over its
+    seeds, infinite without any, and then how long the runs lasted.
     """
     if not seeds:
         return math.inf, math.inf
@@ -123,14 +124,14 @@ def merit(
 
 
 def settings(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs grouped so that those of a group differ in their seeds only, and in data that are
-    made or divided anew for each seed. If a seed has several data, each have their own group.
+    """The runs in groups that differ only in their seeds, and in data that are made or split anew
+    for each seed. If a seed has several data, each has its own group.
     """
     groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:
         task, data = run.config.task, run.config.task["data"]
         by_hand = "version" in task or data.startswith("task ")  # see Task.identity
-        # Else other data are another data set, or a lossy copy.
+        # Otherwise other data are another data set, or a lossy copy.
         own = "" if by_hand or task["stand_in"] else data
         alike = groups.setdefault((run.config.setting, own), {})
         alike.setdefault(data, []).append(run)

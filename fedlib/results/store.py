@@ -1,4 +1,4 @@
-"""The run store: runs on disk, answered from there or computed once and kept."""
+"""The run store: runs on disk, read from there or computed once and kept."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
 
-# Of a configuration, in :meth:`Store.frame`.
+# Fields of a configuration in :meth:`Store.frame`.
 FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "eval_last", "dtype")
 
 
 class Keywords(Settings, Execution, total=False):
-    """The keywords of :func:`fedlib.run` that the store takes, and its own."""
+    """The keywords of :func:`fedlib.run` that the store accepts, and its own."""
 
     keep_params: bool
     refresh: bool
 
 
 def published_folders(root: Path) -> list[Path]:
-    """Where published runs lie: ``results`` beside a store and ``data/results`` of a checkout."""
+    """The folders of published runs: ``results`` beside a store, ``data/results`` of a checkout."""
     return [root.parent / "results", paths.project_root() / "data" / "results"]
 
 
@@ -57,21 +57,21 @@ def published_folders(root: Path) -> list[Path]:
 def merged_overrides(
     overrides: Mapping[str, Any] | None, more: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Common overrides, and a request's over them."""
+    """Common overrides, updated by a request's."""
     return {**(overrides or {}), **(more or {})}
 
 
 class Store:
-    """Runs on disk: answered from there, or computed once and kept.
+    """Runs on disk: read from there, or computed once and kept.
 
-    A run that is interrupted leaves a checkpoint in ``<root>/.checkpoints``; asked for again, it
+    An interrupted run leaves a checkpoint in ``<root>/.checkpoints``, and the next request for it
     continues there.
 
     Args:
-        root: the store's directory; default ``runs`` under the data root (``FEDLIB_DATA``, else
+        root: the store's directory. Default: ``runs`` under the data root (``FEDLIB_DATA``, else
             ``data/``).
         published: folders with files of runs that are only read, by :meth:`load`, ``compare`` and
-            ``redraw``; default ``results`` beside ``root`` and ``data/results`` of the checkout.
+            ``redraw``. Default: ``results`` beside ``root`` and ``data/results`` of the checkout.
 
     Example:
         >>> import fedlib, tempfile
@@ -103,17 +103,17 @@ class Store:
     def run(
         self, task: Task, algorithm: str | Algorithm | type[Algorithm], **keywords: Any
     ) -> History:
-        """One run, from disk if it is there, else trained and stored.
+        """One run, from disk if it is stored, otherwise trained and stored.
 
         Args:
             task, algorithm: see :func:`fedlib.run`.
             keywords: ``rounds``, ``seed``, ``device``, ``backend``, ``dtype``, ``eval_every``,
                 ``eval_last``, ``clients_per_round``, ``overrides``, ``progress``,
-                ``chunk_clients``, ``callback`` of :func:`fedlib.run` (a run from disk calls none,
-                one that it ends is not stored); ``keep_params`` (default True): store the
-                final parameters too, a run stored without them is answered with empty
-                ``History.params``; ``refresh`` (default False): train again although it is stored.
-                Others are hyperparameters, as in ``overrides``.
+                ``chunk_clients``, ``callback`` of :func:`fedlib.run` (a run from disk does not call
+                it, and a run that it ends is not stored). ``keep_params`` (default True) also
+                stores the final parameters. Without them a stored run has empty
+                ``History.params``. ``refresh`` (default False) trains again although the run is
+                stored. All other keywords are hyperparameters, as in ``overrides``.
 
         Raises:
             Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
@@ -126,17 +126,17 @@ class Store:
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
     ) -> list[History]:
-        """Several runs of one task. What is missing is trained together.
+        """Several runs of one task. Missing runs are trained together.
 
         Args:
-            requests: for each run its keywords over the common ones: ``algorithm``, ``rounds``,
-                ``seed``, ``dtype``, ``eval_every``, ``eval_last``, ``clients_per_round``,
-                ``overrides`` (merged with the common overrides, the request's win).
+            requests: for each run its keywords, which replace the common ones: ``algorithm``,
+                ``rounds``, ``seed``, ``dtype``, ``eval_every``, ``eval_last``,
+                ``clients_per_round``, ``overrides`` (merged with the common overrides).
             common: the same keywords, and ``device``, ``backend``, ``progress``, ``chunk_clients``,
                 ``callback``, ``keep_params``, ``refresh``.
 
         Returns:
-            one history per request, in order.
+            One history per request, in order.
 
         Raises:
             Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
@@ -153,7 +153,7 @@ class Store:
             merged = {**common, **request}
             if "algorithm" not in merged:
                 what = f"request {dict(request)!r} names no algorithm"
-                raise Error(f"{what}; add algorithm='fedavg' or so")
+                raise Error(f"{what}: add one, for instance algorithm='fedavg'")
             given = common.get("overrides"), request.get("overrides")
             merged["overrides"] = merged_overrides(*given)
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
@@ -168,18 +168,17 @@ class Store:
         refresh: bool = False,
         **execution: Unpack[Execution],
     ) -> list[History]:
-        """Runs that are configured already, maybe of several tasks; see :meth:`run`.
+        """Runs with given configurations, possibly of several tasks. See :meth:`run`.
 
-        What is missing is trained, together where it can be, see :func:`fedlib.engine.programs`.
-        A task made by hand, or a class of yours, without a version is trained every time and not
-        stored, which is logged.
+        Missing runs are trained, together if possible, see :func:`fedlib.engine.programs`. Your own
+        task or class without a version is trained every time and not stored, which is logged.
 
         Args:
-            configured: from :func:`fedlib.engine.configure`.
+            configured: results of :func:`fedlib.engine.configure`.
             keep_params, refresh, execution: see :meth:`run`.
 
         Returns:
-            one history per configuration, in order.
+            One history per configuration, in order.
         """
         alone = {place: run for place, run in enumerate(configured) if unnamed(run)}
         unique = {run.config.digest: run for run in configured if not unnamed(run)}
@@ -198,7 +197,7 @@ class Store:
         for name in {run.config.task["name"] for run in wanted}:
             files.require_writable(self.root / safe(name))
         if wanted:
-            provenance()  # now: a checkout may be another one when the runs are stored
+            provenance()  # now, as the checkout may have changed when the runs are stored
             engine.execute(wanted, checkpoint=self.checkpoints, keep=keep, **execution)
         if any(self.checkpoints.glob("*.pt")):
             asked = list(unique.values())
@@ -217,12 +216,12 @@ class Store:
     def grid(
         self, task: Task, algorithm: str | Algorithm | type[Algorithm], **keywords: Any
     ) -> pd.DataFrame:
-        """As :func:`fedlib.grid`, answered from disk where possible; every cell is stored as a run.
+        """As :func:`fedlib.grid`, read from disk if possible. Every cell is stored as a run.
 
         Args:
             task, algorithm: see :func:`fedlib.grid`.
             keywords: those of :meth:`run`, with ``keep_params`` False and ``eval_every`` at the
-                ends by default. Every other one is an axis.
+                ends by default. Every other keyword is an axis.
 
         Raises:
             Error: an axis without values, or anything :func:`fedlib.run` refuses.
@@ -238,7 +237,7 @@ class Store:
         return frame_of(self.runs(task, requests, **common), [cell.columns for cell in cells])
 
     def drop_checkpoint(self, digests: Sequence[str]) -> None:
-        """Remove what is left of a program's training, whose runs are stored.
+        """Remove the checkpoint of runs that are stored.
 
         A process may have been killed between storing them and removing their state.
         """
@@ -248,7 +247,7 @@ class Store:
 
     @property
     def checkpoints(self) -> Path:
-        """Where interrupted runs leave their state."""
+        """The folder of the states of interrupted runs."""
         return self.root / ".checkpoints"
 
     @checked
@@ -260,23 +259,23 @@ class Store:
             params: whether to read the parameters.
 
         Raises:
-            Error: no such run, or it is damaged.
+            Error: the run does not exist, or is damaged.
         """
         if not re.fullmatch("[0-9a-f]{16}", digest):
-            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
+            raise Error(f"run digest is {digest!r}, but needs 16 hex digits: see Store.frame()")
         path = self.paths().get(digest)
         if path is not None:
             return open_run(path, digest).history(params)
         for run in self.stored(published=True):
             if run.config.digest == digest:
                 return run.history(params)
-        raise Error(f"no run {digest} in {self.root}; see Store.frame() or run its notebook")
+        raise Error(f"no run {digest} in {self.root}: see Store.frame() or run its notebook")
 
     @checked
     def stored(self, published: bool = False) -> list[Stored]:
-        """All sound runs without their numbers, oldest first. Damaged ones are logged and left out.
+        """All intact runs without their numbers, oldest first. Damaged ones are logged, not listed.
 
-        Of a run that was published twice the newer counts: it may have been evaluated on more.
+        If a run was published twice, the newer one counts, as it may have more evaluations.
 
         Args:
             published: the published runs as well.
@@ -293,7 +292,7 @@ class Store:
     def paths(self) -> dict[str, Path]:
         """The store's own files by the digests of the runs in them.
 
-        Of a file of one run the name says which it is, so the file is not read.
+        If a file has one run, its name identifies the run, so the file is not read.
         """
         known: dict[str, Path] = {}
         for path in reversed(_newest(run_files(self.root))):
@@ -302,7 +301,7 @@ class Store:
         return known
 
     def check(self) -> None:
-        """Read every file of every stored and published run. Damaged runs are logged."""
+        """Read every file of stored and published runs. Damaged runs are logged."""
         for run in self.stored(published=True):
             try:
                 run.params()
@@ -310,7 +309,7 @@ class Store:
                 log.warning("%s", problem)
 
     def frame(self, published: bool = True) -> pd.DataFrame:
-        """All stored runs, a row each, oldest first. Damaged ones are left out.
+        """All stored runs, one per row, oldest first. Damaged runs are left out.
 
         Args:
             published: the published runs as well.
@@ -318,12 +317,13 @@ class Store:
         Columns: ``digest``, ``task``, ``preset``, ``data`` (its fingerprint), ``stand_in``,
         ``task_seed``, ``algorithm``, ``client_optimizer``, ``rounds``, ``clients_per_round``,
         ``batch_size``, ``local_epochs``, ``local_steps``, ``eval_every``, ``eval_last``, ``dtype``,
-        ``seed`` (of the run; missing where its three differ) and ``seed.init``, ``seed.sampling``,
+        ``seed`` (of the run, missing if its three differ) and ``seed.init``, ``seed.sampling``,
         ``seed.batches``, ``diverged`` (the round, or missing), ``seconds``, ``created``, ``path``
-        (of its file); each hyperparameter (see :func:`fedlib.results.reading.hyperparameters`) and
-        each task option (``option.alpha``), missing where a run has none, lists as tuples; and of
-        test metrics and the training loss the mean at the end as :meth:`History.final` has it
-        (``final.accuracy``, ``final.train_loss``) and the last value (``last.accuracy``).
+        (of its file). Each hyperparameter (see :func:`fedlib.results.reading.hyperparameters`) and
+        each task option (``option.alpha``) also has a column, missing for runs without it, with
+        lists as tuples. Test metrics and the training loss have the mean at the end from
+        :meth:`History.final` (``final.accuracy``, ``final.train_loss``) and the last value
+        (``last.accuracy``).
         """
         runs = self.stored(published=published)
         frame = pd.DataFrame([row for run in runs for row in _rows(run)])
@@ -331,10 +331,10 @@ class Store:
 
 
 def sound(path: Path, digest: str) -> History | None:
-    """A run in a file of a store; None if it is damaged (then with a warning).
+    """A run in a file of a store, or None with a warning if it is damaged.
 
     Raises:
-        Unreadable: it may be whole, and training it again would overwrite it.
+        Unreadable: it may be intact, and training it again would overwrite it.
     """
     try:
         return open_run(path, digest).history()
@@ -348,12 +348,12 @@ def _created(run: Stored) -> str:
 
 
 def _newest(paths: Iterable[Path]) -> list[Path]:
-    """The newest files first: of a run that is in two, the newer counts."""
+    """The newest files first. If a run is in two files, the newer one counts."""
     return sorted(paths, key=_written, reverse=True)
 
 
 def _written(path: Path) -> int:
-    """When a file was written. 0 of one that is gone, or a link to nowhere."""
+    """The time when a file was written, or 0 if it is gone or a link to nowhere."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -361,7 +361,7 @@ def _written(path: Path) -> int:
 
 
 def _sound_runs(path: Path) -> Mapping[str, Stored]:
-    """The runs in a file; of a damaged one none, and it is logged."""
+    """The runs in a file. A damaged file has none, and is logged."""
     try:
         return open_runs(path)
     except Error as problem:
@@ -370,7 +370,7 @@ def _sound_runs(path: Path) -> Mapping[str, Stored]:
 
 
 def _rows(run: Stored) -> Iterator[dict[str, Any]]:
-    """A run's row of :meth:`Store.frame`; none if it is damaged."""
+    """A run's row of :meth:`Store.frame`, or nothing if it is damaged."""
     config, task, seeds = run.config, run.config.task, run.config.seeds
     row = {
         "digest": config.digest,
@@ -403,6 +403,6 @@ def _rows(run: Stored) -> Iterator[dict[str, Any]]:
 
 @cache
 def _tell(task: str, why: str) -> None:
-    """Log why a run is not stored, once a task and reason."""
-    # Its own name: the command line shows it, and no other warning.
+    """Log why a run is not stored, once per task and reason."""
+    # A separate logger, so that the command line shows it, and no other warning.
     logging.getLogger("fedlib.unstored").warning("not stored: %s", why)

@@ -93,7 +93,7 @@ def test_clients_that_a_budget_pays_for(name, given, clients):
 MISTAKES = [
     (lambda: algorithms.build("fedavg", tau=0.8), "unknown override for fedavg 'tau'"),
     (lambda: algorithms.build("fedavg", clip=1.0), "is of client_optimizer='clipped_sgd'"),
-    (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
+    (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1 .allowed: a finite number >= 0"),
     (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
     (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),
     (lambda: fedlib.QFedAvg(client=fedlib.DeltaSGD()), "L is None.*DeltaSGD has none"),

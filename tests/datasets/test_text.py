@@ -61,7 +61,7 @@ def test_tokens_are_the_most_frequent_words_of_the_training_texts():
     # the: 4, cat: 5; all others are unknown.
     assert x.tolist() == [[2, 1, 4, 5, 3, 0], [2, 4, 1, 1, 4, 3]]
     assert rows.tolist() == [[2, 4, 5, 1, 1, 3], [2, 4, 4, 4, 4, 3], [2, 3, 0, 0, 0, 0]]
-    refused("words is 4; allowed: a whole number > 4", text.tokenized, ["a"], ["a"], 4, 6)
+    refused("words is 4 .allowed: a whole number > 4", text.tokenized, ["a"], ["a"], 4, 6)
 
 
 def test_pretrained_rows_are_truncated_and_padded(monkeypatch):

@@ -23,13 +23,13 @@ BAD = [
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
-    ({"eval_last": 0}, "eval_last is 0; allowed: a whole number >= 1"),
-    ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
+    ({"eval_last": 0}, "eval_last is 0 .allowed: a whole number >= 1"),
+    ({"clients_per_round": 11}, r"clients_per_round is 11 .allowed: 1..10"),
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
     ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
     ({"dtype": "tf32", "device": "cpu"}, "needs a CUDA device"),
-    ({"dtype": np.float32}, "dtype is <class 'numpy.float32'>; allowed: str"),
+    ({"dtype": np.float32}, "dtype is <class 'numpy.float32'> .allowed: str"),
     ({"overrides": {"local_epochs": "1,3"}}, r"allowed: .* or two such numbers \[low, high\]"),
     ({"algorithm": fedlib.FedOpt(client=fedlib.client.ClientOptimizer())}, "defines no step"),
     ({"algorithm": "mime_mvr", "overrides": {"base": "adam"}}, "override for mime_mvr 'base'"),
@@ -38,8 +38,8 @@ BAD += [
     ({"algorithm": "mime", **given}, message)
     for given, message in (
         ({"overrides": {"base": "rmsprop"}}, "unknown base 'rmsprop': .*, sgd, yogi"),
-        ({"overrides": {"split": 1}}, "override split is 1; allowed: true or false"),
-        ({"overrides": {"lean": True}}, "lean is True; allowed: true only with split"),
+        ({"overrides": {"split": 1}}, "override split is 1 .allowed: true or false"),
+        ({"overrides": {"lean": True}}, "lean is True .allowed: true only with split"),
         ({"overrides": {"base": "adam", "v0": 0.1, "bias_correction": True}}, "leave v0 out"),
         ({"overrides": {"split": True}, "clients_per_round": 1}, "mime splits the cohort"),
     )

@@ -442,7 +442,7 @@ def bounded(net, x):
 
 OTHERWISE = {
     "closure of another": (Around(), "reads a parameter of another module"),
-    "one memory": (on_one_memory, "inner.0.weight lies on the memory of first.weight; make"),
+    "one memory": (on_one_memory, "inner.0.weight shares the memory of first.weight. Make"),
     "hook": (lambda: with_hook("register_hook"), "first.weight has a hook"),
     "late hook": (lambda: with_hook("register_post_accumulate_grad_hook"), "has a hook"),
     "hook of a module": (with_hook("register_hook"), "first.weight has a hook"),
@@ -575,13 +575,13 @@ def test_outputs_of_nan_diverge_and_layers_without_values_are_one_line():
     nan = fedlib.Task("m", lambda: Nan(6, 2), DATA, TESTED)
     assert fedlib.run(nan, "fedavg", rounds=1).diverged == 1
     lazy = fedlib.Task("m", nn.LazyLinear(2), DATA, TESTED, version="1")
-    refused("the model's weight has no values yet; call the model", fedlib.run, lazy, "fedavg")
+    refused("the model's weight has no values yet. Call the model", fedlib.run, lazy, "fedavg")
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (lambda: nn.Sequential(nn.LazyLinear(2)), "0.weight has no values yet; call the model"),
+        (lambda: nn.Sequential(nn.LazyLinear(2)), "0.weight has no values yet. Call the model"),
         (lambda: torch.jit.script(nn.Linear(6, 2)), "is scripted"),
         (lambda: Net(inner, nn.BatchNorm1d(8)), "running statistics"),
         (

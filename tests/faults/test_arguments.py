@@ -80,7 +80,7 @@ def test_an_argument_is_of_its_type_or_is_refused_by_name(argument):
     for value in good:
         taken(**{argument: value})
     for value in bad:
-        refused(f"^taken: {argument} is .*; allowed: ", taken, **{argument: value})
+        refused(f"^taken: {argument} is .* .allowed: ", taken, **{argument: value})
 
 
 # What takes nothing, or only what the library makes.
@@ -102,7 +102,7 @@ def test_fields_of_tasks_and_methods_are_checked():
     parts = {"name": "mine", "model": TASK.model, "train": DATA, "test": DATA}
     for kind, fields in ((fedlib.Task, parts), (fedlib.FedOpt, {}), (fedlib.DeltaSGD, {})):
         wrong = {"FedOpt": "client", "DeltaSGD": "delta"}.get(kind.__name__, "rounds")
-        refused(f"^{kind.__name__}: {wrong} is 'x'; allowed: ", kind, **fields, **{wrong: "x"})
+        refused(f"^{kind.__name__}: {wrong} is 'x' .allowed: ", kind, **fields, **{wrong: "x"})
 
 
 def declaration(name):

@@ -78,9 +78,9 @@ def test_mistakes_are_named(histories):
     refused("no test mse per client", figures.client_density, histories, "mse")
     refused("line 'a' has no runs", fedlib.plot, {"a": []})
     refused("line 'a' has runs that differ in more than", fedlib.plot, {"a": histories})
-    refused("histories is 'fedavg'; allowed", fedlib.plot, "fedavg")
+    refused("histories is 'fedavg' .allowed", fedlib.plot, "fedavg")
     for label in ("", "_a"):  # matplotlib leaves these out
-        refused(f"a line's label is {label!r}; give one", fedlib.plot, {label: histories[0]})
+        refused(f"a line's label is {label!r}: give one", fedlib.plot, {label: histories[0]})
 
 
 def test_other_data_under_one_name_are_no_seeds():

@@ -180,9 +180,9 @@ def test_initial_values_as_torchs_own_layers(make):
 REFUSED = [
     (lambda: ResNet(34), r"unknown depth of ResNet.*34.*18, 50"),
     (lambda: ResNet(18, norm="layer"), "unknown norm of ResNet 'layer'"),
-    (lambda: Softmax(init="tf"), "init is 'tf'; allowed: 'keras' or 'torch'"),
-    (lambda: VGG11(init="keras"), "init is 'keras'; allowed: 'fednova' or 'torch'"),
-    (lambda: models.SmallCNN(1, (3, 8), 2), "size of an image is .3, 8.; allowed: 4 points"),
+    (lambda: Softmax(init="tf"), "init is 'tf' .allowed: 'keras' or 'torch'"),
+    (lambda: VGG11(init="keras"), "init is 'keras' .allowed: 'fednova' or 'torch'"),
+    (lambda: models.SmallCNN(1, (3, 8), 2), "size of an image is .3, 8. .allowed: 4 points"),
 ]
 
 

@@ -144,7 +144,7 @@ def test_embedding_without_rows():
 
 
 def test_errors_name_the_layer_and_what_to_do():
-    refused("'uniform'; allowed: glorot_uniform, he_normal, torch", LSTM, 2, 3, kernel="uniform")
+    refused("'uniform' .allowed: glorot_uniform, he_normal, torch", LSTM, 2, 3, kernel="uniform")
     words = Embedding(7, 4)
     with_rows(words, 6)
     ids = torch.zeros(4, BATCH, STEPS, dtype=torch.int64)

@@ -54,14 +54,14 @@ def test_training_without_dropout_equals_evaluation():
 
 
 def test_errors_say_what_is_allowed():
-    refused("number of heads is 4; allowed: a divisor of the size 6", SelfAttention, 6, 4)
+    refused("number of heads is 4 .allowed: a divisor of the size 6", SelfAttention, 6, 4)
     text = torch.ones(1, 9, dtype=torch.int64)
-    refused(r"number of tokens in a text is 9; allowed: 1\.\.8", DistilBERT(3, **TINY), text)
+    refused(r"number of tokens in a text is 9 .allowed: 1\.\.8", DistilBERT(3, **TINY), text)
 
 
 def test_without_transformers_there_are_no_pretrained_weights(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    message = r"need the package transformers; pip install 'fedlib\[text\]'"
+    message = r"need the package transformers: pip install 'fedlib\[text\]'"
     refused(message, DistilBERT(3, **TINY).load_pretrained)
 
 

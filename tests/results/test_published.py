@@ -129,7 +129,7 @@ def test_no_changed_byte_is_read(results, tmp_path, how):
         else:
             bad[place] ^= 1 << draw.randrange(8)
         path.write_bytes(bad)
-        refused(f"^damaged runs {path}: .*; delete it, then run or", open_runs, path)
+        refused(f"^damaged runs {path}: .*. Delete it, then run or", open_runs, path)
     assert open_runs(results / "own.parquet")
 
 

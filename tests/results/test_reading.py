@@ -136,7 +136,7 @@ def test_settings_are_chosen_on_one_half_of_the_clients_and_reported_on_the_othe
     assert selection.on_half(history) == pytest.approx(means[1])
     assert selection.held_out_score(history) == pytest.approx(-means[0][0])
     history.clients = history.clients[:1]
-    refused("two halves need at least two", selection.on_half, history)
+    refused("but two halves need two clients", selection.on_half, history)
     assert selection.held_out_score(made(task, diverged=3)) == math.inf
     history.clients = history.clients[:0]
     assert selection.held_out_score(history) == math.inf

@@ -160,7 +160,7 @@ def test_a_damaged_run_is_named_and_trained_again(store, quadratic, caplog, suff
     good = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
     path = store.paths()[good.config.digest].with_suffix(suffix)
     path.write_bytes(path.read_bytes()[:-4])
-    refused(f"^damaged runs {path}.*delete it", store.load, good.config.digest)
+    refused(f"^damaged runs {path}.*Delete it", store.load, good.config.digest)
     with caplog.at_level(logging.WARNING, logger="fedlib"):
         again = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
     assert str(path) in caplog.text and "trained again" in caplog.text
@@ -205,7 +205,7 @@ def test_a_file_that_may_be_whole_is_not_written_over(store, quadratic, monkeypa
     there = path.read_bytes()
     if why == "forbidden":
         monkeypatch.setattr(Path, "read_bytes", forbidden)
-    words = {"newer": "format 9.*move it away", "forbidden": "Permission denied; see to its perm"}
+    words = {"newer": "format 9.*move it away", "forbidden": "Permission denied. Check its perm"}
     refused(words[why], store.run, quadratic, "fedavg", rounds=1, overrides=STEPS)
     monkeypatch.undo()
     assert path.read_bytes() == there
@@ -215,7 +215,7 @@ def test_a_file_that_holds_another_run_than_its_name_says_and_a_link_to_nowhere(
     runs = [store.run(quadratic, "fedavg", rounds=1, seed=seed, overrides=STEPS) for seed in (0, 1)]
     first, second = (store.paths()[run.config.digest] for run in runs)
     second.write_bytes(first.read_bytes())
-    refused("not in it; delete it", store.load, runs[1].config.digest)
+    refused("not in it. Delete it", store.load, runs[1].config.digest)
     same(store.run(quadratic, "fedavg", rounds=1, seed=1, overrides=STEPS), runs[1])
     second.unlink()
     second.symlink_to("nowhere")

@@ -117,7 +117,7 @@ def test_cifar100_prefers_the_authors_own_clients(own_folders):
     assert task.options["data"] == "fed_cifar100" and "alpha" not in task.options
     assert task.train.y[task.train.index[task.train.starts]].tolist() == list(range(0, 60, 10))
     assert (task.test.sizes == 10).all() and len(task.test) == 3
-    refused(r"clients is 7; allowed: 1\.\.6", fedlib.load_task, "cifar100", "paper", clients=7)
+    refused(r"clients is 7 .allowed: 1\.\.6", fedlib.load_task, "cifar100", "paper", clients=7)
     copies.pictures(folder, "mine", x, np.arange(60))
     refused("'mine' has no coarse labels", fedlib.load_task, "cifar100", data="mine")
     refused("data 'mine' are of another kind than its own", fedlib.load_task, "mnist", data="mine")
@@ -182,9 +182,9 @@ def test_bad_options(prepared):
     cases = [
         ({"name": "mnist", "sizes": "100"}, "sizes is '100'.*'100-500'"),
         ({"name": "mnist", "sizes": "500-100"}, "high is 100, below low"),
-        ({"name": "mnist", "draws": "mine"}, "draws is 'mine'; allowed: 'authors'"),
+        ({"name": "mnist", "draws": "mine"}, "draws is 'mine' .allowed: 'authors'"),
         ({"name": "mnist", "draws": "authors", "sizes": "5-9"}, "sizes is '5-9'.*one number"),
-        ({"name": "mnist", "test_examples": 10**6}, "test_examples is 1000000; allowed: 1.."),
+        ({"name": "mnist", "test_examples": 10**6}, "test_examples is 1000000 .allowed: 1.."),
         ({**resnet, "norm": "layer"}, "unknown norm of ResNet 'layer'"),
         ({"name": "emnist_mlp", "data": "mnist"}, "task emnist_mlp: no writer of 'mnist' is in"),
         ({"name": "emnist_logistic", "data": "fashion_mnist"}, "has no writers"),

@@ -20,7 +20,7 @@ def test_synthetic_is_the_papers_population(share):
     settings = (task.rounds, task.batch_size, task.local_epochs, task.clients_per_round)
     assert settings == (1000, 10, 1, None)
     assert sum(p.numel() for p in task.model().parameters()) == 610
-    message = r"train_share is 0.9; allowed: in \(0, 0.8\]"
+    message = r"train_share is 0.9 .allowed: in \(0, 0.8\]"
     refused(message, fedlib.load_task, "synthetic", train_share=0.9)
 
 
