@@ -246,7 +246,9 @@ def test_small_floats_and_options_of_numpys_are_taken():
     assert few.frame.equals(run(x=X.to(torch.float8_e4m3fn).float()).frame)
     ours, plain = (run(options={"a": a, "b": [a]}).config for a in (np.int64(1), 1))
     assert ours.as_dict()["task"]["options"] == plain.as_dict()["task"]["options"]
-    with pytest.raises(fedlib.Error, match="1} cannot name a run; options and fields are words"):
+    with pytest.raises(
+        fedlib.Error, match="1} cannot name a run: options and fields must be words"
+    ):
         print(run(options={"a": {1}}).config.digest)
 
 

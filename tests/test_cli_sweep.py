@@ -254,4 +254,4 @@ def test_each_gpu_is_given_a_shard(command, monkeypatch, words, there, gpus):
     assert (status, made) == (0, [(jobs, gpus)])
     assert f"training on {'a GPU (cuda' if there and 'cpu' not in words else 'the CPU, '}" in error
     if there:
-        command.refused("no such GPU here; the last one is 'cuda:1'", *WORDS, "--device", "cuda:2")
+        command.refused("no such GPU here. The last one is 'cuda:1'", *WORDS, "--device", "cuda:2")

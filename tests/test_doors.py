@@ -163,7 +163,7 @@ def test_a_module_of_the_current_folder(modules, command):
         (["my_tasks:", "fedavg"], "but must be a function that makes a fedlib.Task"),
         (["quadratic", "my_methods:failing"], "'my_methods:failing' fails: KeyError: 'x' (my_me"),
         (["quadratic", "my_methods:Halved", "--set", "shar=1"], "did you mean 'share'"),
-        (["quadratic", "my_methods:Ruled"], "cannot name a run; options and fields are"),
+        (["quadratic", "my_methods:Ruled"], "cannot name a run: options and fields must be"),
         (["quadratic", "my_methods:Slipped"], "fedlib: KeyError: 'y' (my_methods.py, line 15)"),
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),

@@ -131,7 +131,7 @@ def test_what_was_trained_is_at_hand(algorithm, dtype):
     assert 0.5 < roc_auc_score(Y, predicted[:, 1]) <= 1
     again = pickle.loads(pickle.dumps(history))
     assert torch.equal(again.model(task())[0].weight, model[0].weight)
-    refused(r"give the one it is of: history.model\(task\)", again.model)
+    refused(r"give it, as in history.model\(task\)", again.model)
 
 
 def test_predictions_are_of_the_test_examples_with_targets_and_clients():
@@ -152,7 +152,7 @@ def test_predictions_are_of_the_test_examples_with_targets_and_clients():
     for x in (X.numpy(), X.tolist(), pd.DataFrame(X.numpy())):  # inputs of one's own
         given = fedlib.predict(one, history.params, x)
         assert torch.equal(given[places], outputs) and given.targets is None
-    refused(r"x has 1 axes .* 2; give \[N, ...\]", fedlib.predict, one, history.params, X[0])
+    refused(r"x has 1 axes .* 2: give \[N, ...\]", fedlib.predict, one, history.params, X[0])
 
 
 def test_a_model_made_with_less_precision_keeps_what_it_learned():
@@ -236,7 +236,7 @@ def test_what_happens_to_be_true_does_not_end_a_run(caplog):
     )
     assert bar.n == 3 and len(caplog.messages) == 1 and "tqdm" in caplog.messages[0]
     for answer in (file.write("x"), "yes", [0], 0.5, task(), torch.tensor(True), np.ones(2)):
-        with pytest.raises(fedlib.Error, match=r"callback gives .* after round 1; return True to"):
+        with pytest.raises(fedlib.Error, match=r"callback gives .* after round 1: return True to"):
             fedlib.run(task(), "fedavg", callback=lambda _, answer=answer: answer, **how)
     for answer in (True, np.True_):
         history = fedlib.run(task(), "fedavg", callback=lambda _, answer=answer: answer, **how)

@@ -1,4 +1,4 @@
-"""The batches of a round: which examples in which step, and their way to the device."""
+"""The batches of a round: the examples of each step, and their transfer to the device."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from fedlib.task import Fixed, Task, Transform, identity
 
 @dataclass(frozen=True)
 class Layout:
-    """The part of a :class:`Batching` that follows from the clients' sizes and steps alone.
+    """The part of a :class:`Batching` that depends on the clients' sizes and steps alone.
 
     Only the shuffling is left out.
 
     Attributes:
         active: clients that take part in each step, non-increasing.
         offsets: step s owns entries ``offsets[s]:offsets[s] + active[s]`` of the arrays ``[T]``.
-        widths: the largest batch of each step; ragged: whether its batches differ in size.
-        mask: bool ``[T, B]``, which examples are real, or None where every batch is full.
-        row, step: int64 ``[T]``, whose batch it is (row), and which of its local steps.
-        places: int64 ``[T, B]``, places in the concatenated passes of all clients.
+        widths: the largest batch of each step.
+        ragged: whether the batches of a step differ in size.
+        mask: bool ``[T, B]``, True for real examples, or None if every batch is full.
+        row, step: int64 ``[T]``, the row and the local step of each batch.
+        places: int64 ``[T, B]``, positions in the concatenated passes of all clients.
         client, number: int64, for each pass its row and its number among the client's passes.
-        segment, within: int64 ``[N]``, for each example of the passes its pass and its place there.
+        segment, within: int64 ``[N]``, for each example of the passes its pass and position there.
     """
 
     active: list[int]
@@ -58,13 +59,13 @@ class Layout:
 class Batching(Layout):
     """The batches of M clients, sorted so that those who take most steps come first.
 
-    In step s the first ``active[s]`` clients take part. Finished clients leave the program, so
+    In step s the first ``active[s]`` clients take part. Finished clients leave the batch, so
     unequal clients cost no padding. Only the last batch of a client may be short, which ``mask``
     marks.
 
     Attributes:
         clients: population numbers ``[M]`` in row order.
-        examples: n_i ``[M]``; steps: local steps ``[M]``.
+        examples, steps: n_i ``[M]`` and local steps ``[M]``.
         index: int64 ``[T, B]``, the examples of each batch.
         keys: int64 ``[T]``, the key of each (round, client, step) for augmentation and dropout.
     """
@@ -77,21 +78,21 @@ class Batching(Layout):
 
 
 def client_keys(seed: int, round: int, clients: np.ndarray) -> Tensor:
-    """int64 ``[M]``, what the draws of ``clients [M]`` in a round are keyed by.
+    """int64 ``[M]``, the keys of the draws of ``clients [M]`` in a round.
 
     Args:
-        seed: of the batches.
+        seed: seed of the batches.
     """
     base = torch.tensor([randomness.key(seed, "batches", round)])
     return randomness.fold(base, torch.from_numpy(clients))
 
 
 def drawn_epochs(epochs: tuple[int, int], keys: Tensor) -> np.ndarray:
-    """Passes over its data of each of M clients in this round.
+    """The number of passes of each of M clients over its data in this round.
 
     Args:
         epochs: (low, high): drawn per client and round, uniform on low..high.
-        keys: from :func:`client_keys`.
+        keys: result of :func:`client_keys`.
     """
     low, high = epochs
     draw = randomness.uniform(randomness.fold(keys, 3), 1).squeeze(-1).numpy()
@@ -124,12 +125,12 @@ def make_batching(
 ) -> Batching:
     """The batches of one round for the population numbers ``clients [M]``, of ``steps [M]`` each.
 
-    Each pass over a client's data is a fresh permutation, cut into batches. The last may be short.
-    The permutation is keyed by (seed, round, client, pass), so it does not depend on the other
-    clients. Without ``shuffle`` the examples keep their order.
+    Each pass over a client's data is a fresh permutation, split into batches. The last may be
+    short. The permutation is keyed by (seed, round, client, pass), so it does not depend on the
+    other clients. Without ``shuffle`` the examples keep their order.
 
     Args:
-        keys: of the clients, from :func:`client_keys`.
+        keys: the clients' keys from :func:`client_keys`.
     """
     order = np.lexsort((clients, -steps))
     clients, steps, keys = clients[order], steps[order], keys[torch.from_numpy(order)]
@@ -147,10 +148,10 @@ def make_batching(
     )
 
 
-# Clients of equal sizes have equal layouts in every round: those of the last cohorts are kept.
+# Clients of equal sizes have equal layouts in every round, so those of the last cohorts are cached.
 @functools.lru_cache(maxsize=8)
 def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> Layout:
-    """The layout for clients ``[M]`` in row order; sizes and steps are int64."""
+    """The layout for clients ``[M]`` in row order. Sizes and steps are int64."""
     sizes = np.frombuffer(sizes_bytes, np.int64)
     taken = np.frombuffer(steps_bytes, np.int64)
     per_epoch = np.maximum(-(-sizes // batch), 1)
@@ -209,10 +210,10 @@ def _passes(
 
 
 def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray]:
-    """The cohort cut into pieces of at most ``size`` clients that take about equally many steps.
+    """Split the cohort into pieces of at most ``size`` clients with about equally many steps.
 
     Args:
-        clients: population numbers ``[M]``; steps: their local steps ``[M]``.
+        clients, steps: population numbers ``[M]`` and their local steps ``[M]``.
     """
     order = np.lexsort((clients, -steps))
     return np.array_split(clients[order], max(1, math.ceil(len(clients) / size)))
@@ -228,9 +229,9 @@ def upload(tensors: Mapping[str, Tensor | None], device: torch.device) -> dict[s
     return sent
 
 
-# Gather a round's inputs at once up to this many bytes; above it, batch by batch.
+# Gather a round's inputs at once up to this many bytes, and above it batch by batch.
 GATHER_BYTES = 256 * 2**20
-# Inputs that are always the same are kept if they are not more than these bytes.
+# Deterministic inputs are cached if they take at most this many bytes.
 KEPT_BYTES = 64 * 2**20
 # Examples of a client per step when all of its data is evaluated.
 WHOLE_BATCH = 64
@@ -238,12 +239,12 @@ WHOLE_BATCH = 64
 
 @dataclass(frozen=True)
 class Round:
-    """What local work needs to know about the round.
+    """The facts about a round that local work needs.
 
     Attributes:
-        number: which one, from 0.
-        config: what the run's configurations share.
-        cohort: the clients that take part ``[M]``, ascending; steps: the local steps of each.
+        number: the number of the round, from 0.
+        config: the settings that the run's configurations share.
+        cohort, steps: the clients that take part ``[M]``, ascending, and the local steps of each.
     """
 
     number: int
@@ -258,12 +259,12 @@ class Round:
 
 
 class Feed:
-    """A task's training data, moved to the device once, and who takes part in a round.
+    """A task's training data, moved to the device once, and its sampling of cohorts.
 
     Args:
-        task: what is trained on.
-        seeds: of client sampling and batches; see :class:`fedlib.engine.RunConfig`.
-        dtype, device: of the inputs (``dtype`` where they are floating point).
+        task: the task to train on.
+        seeds: seeds of client sampling and batches, see :class:`fedlib.engine.RunConfig`.
+        dtype, device: type and device of the inputs (``dtype`` if they are floating point).
     """
 
     def __init__(
@@ -273,10 +274,10 @@ class Feed:
         self.dtype, self.device = dtype, device
         self.transform, self.y = task.transform, self.data.y.to(device)
         example = task.transform(self.data.x[:1].clone().unsqueeze(0), None)
-        # Of one example, as the model takes it or as it is kept, whichever are more.
+        # Size of one example, as model input or as stored, whichever is larger.
         self.bytes_each = max(example.numel() * dtype.itemsize, self.data.x[:1].numel())
-        # What each example's labels count in a mean, and in a sum where they have weights; None
-        # where all count alike.
+        # The weight of each example's labels in a mean, and in a sum if they have weights. None if
+        # all count the same.
         labels, whole = counted_labels(task.loss, self.data.y), task.reduction == "sum"
         if labels is not None and whole and getattr(task.loss, "weight", None) is None:
             labels = None
@@ -285,17 +286,17 @@ class Feed:
         if isinstance(self.transform, Fixed) and len(self.y) * self.bytes_each <= KEPT_BYTES:
             parts = [
                 transformed(self.transform, part.clone().unsqueeze(0), None, dtype, device)
-                for part in self.data.x.split(WHOLE_BATCH**2)  # which a transform may write to
+                for part in self.data.x.split(WHOLE_BATCH**2)  # a transform may write to it
             ]
             self.x, self.transform = torch.cat(parts, 1).squeeze(0), identity
         else:
             self.x = self.data.x if reads(self.transform) else self.data.x.to(device)
 
     def cohort(self, round: int, size: int) -> np.ndarray:
-        """Who takes part in a round, ascending: whom the task names, else ``size`` at random.
+        """The clients of a round, ascending: those the task names, else ``size`` at random.
 
         Raises:
-            Error: the task names what are no different clients.
+            Error: the task does not name different clients.
         """
         population = len(self.data)
         if size == population and not self.names_cohorts:
@@ -312,9 +313,9 @@ class Feed:
         return named.astype(np.int64)
 
     def cohorts_until(self, rounds: int, size: int) -> int:
-        """A sum over the cohorts that the task names for the first rounds. 0 where it names none.
+        """A sum over the cohorts that the task names for the first rounds, or 0 if it names none.
 
-        A run that goes on from a checkpoint needs the same.
+        A run that resumes from a checkpoint needs the same sum.
         """
         total = 0
         for round in range(rounds if self.names_cohorts else 0):
@@ -323,7 +324,7 @@ class Feed:
 
     @property
     def names_cohorts(self) -> bool:
-        """Whether a function of the user's says who takes part."""
+        """Whether a user's function chooses the clients of a round."""
         return self.task.cohorts is not None and not self.task.described
 
     def require_same_cohorts(self, rounds: int, size: int) -> None:
@@ -336,12 +337,12 @@ class Feed:
             if not np.array_equal(self.cohort(round, size), self.cohort(round, size)):
                 raise Error(
                     f"task {self.task.name}: cohorts({round}, {size}) gives others when it is "
-                    "called again, so no run could be repeated or continued; draw them by "
+                    "called again, so no run could be repeated or continued. Draw them by "
                     "np.random.default_rng(round)"
                 )
 
     def halves(self, cohort: np.ndarray, round: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which clients of a cohort measure and which train, at random."""
+        """The measuring and the training clients of a cohort, at random."""
         draw = randomness.numpy_generator(self.seeds["sampling"], "halves", round)
         mixed, half = draw.permutation(cohort), len(cohort) // 2
         return np.sort(mixed[:half]), np.sort(mixed[half:])
@@ -370,7 +371,7 @@ class Feed:
         return make_batching(self.data, clients, steps, keys, batch_size=WHOLE_BATCH, shuffle=False)
 
     def whole_steps(self, clients: np.ndarray) -> np.ndarray:
-        """The batches that all examples of each of ``clients [M]`` take."""
+        """The number of batches for all examples of each of ``clients [M]``."""
         steps: np.ndarray = -(-self.data.sizes[clients] // WHOLE_BATCH)
         return steps
 
@@ -394,7 +395,7 @@ class Feed:
 
         Args:
             sent: the ``index``, ``mask`` and ``keys`` on the device, if there are any, and
-                ``weights [T, B]``, what each example's loss counts. With keys there are
+                ``weights [T, B]``, the weight of each example's loss. With keys there are
                 augmentation and dropout.
         """
         index, keys = sent["index"], sent.get("keys")
@@ -405,7 +406,7 @@ class Feed:
             index = batching.index
         if at_once:
             parts["x"] = self.inputs(index, keys)
-        # Steps follow each other in all of these: one split per array instead of one slice a step.
+        # Steps are consecutive in all of these, so one split per array replaces a slice per step.
         columns = [part.split(batching.active) for part in parts.values()]
         for step, arrays in enumerate(zip(*columns, strict=True)):
             now, width = dict(zip(parts, arrays, strict=True)), batching.widths[step]
@@ -420,11 +421,11 @@ class Feed:
             yield Batch(**now)
 
     def seen(self, batching: Batching) -> Tensor:
-        """What each batch counts in the mean training loss, ``[T]``: its examples, or labels."""
+        """The weight of each batch in the mean training loss, ``[T]``: its examples, or labels."""
         return self._counted(batching).sum(1)
 
     def _counted(self, batching: Batching) -> Tensor:
-        """What each example counts, ``[T, B]``: 1, or what its labels count; padding 0."""
+        """The weight of each example, ``[T, B]``: 1, or that of its labels. Padding has 0."""
         if self.labels is None:
             mask = torch.ones(batching.index.shape) if batching.mask is None else batching.mask
             return mask.to(self.dtype)
@@ -432,14 +433,14 @@ class Feed:
         return labels if batching.mask is None else labels * batching.mask
 
     def example_weights(self, batching: Batching) -> Tensor:
-        """What each example's loss counts in its batch's loss, ``[T, B]``: 1/count or 1."""
+        """The weight of each example's loss in its batch's loss, ``[T, B]``: 1/count or 1."""
         counted = self._counted(batching)
         if self.task.reduction == "mean":
             return counted / _or_one(counted.sum(1, keepdim=True))
         return counted
 
     def whole_weights(self, batching: Batching, batch_size: int | None) -> Tensor:
-        """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
+        """The weight of each example's loss in the loss of a client's whole data, ``[T, B]``."""
         counted = self._counted(batching)
         scale = whole_scale(self.task, batching.examples, batch_size)
         if self.labels is not None:
@@ -466,10 +467,10 @@ class Feed:
         memory: State | None = None,
         measured: State | None = None,
     ) -> Client:
-        """What clients know: scalars ``[M, 1, 1]``.
+        """The clients' information: scalars ``[M, 1, 1]``.
 
         Args:
-            sent: what :meth:`counts` gives, on the device.
+            sent: result of :meth:`counts`, on the device.
         """
         return Client(
             examples=sent["examples"].view(-1, 1, 1),
@@ -486,12 +487,12 @@ class Feed:
 
 
 def _or_one(total: Tensor) -> Tensor:
-    """What something is divided by, where it may be 0."""
+    """A divisor that replaces 0 by 1."""
     return torch.where(total > 0, total, 1)
 
 
 def reads(transform: Transform) -> bool:
-    """Whether a transform takes its inputs on the host, where it reads what it needs."""
+    """Whether a transform takes its inputs on the host and reads only the data it needs."""
     return isinstance(transform, Fixed) and transform.read is not None
 
 
@@ -502,7 +503,7 @@ def transformed(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Tensor:
-    """Model inputs on the device for raw inputs ``x``; floating-point ones in ``dtype``."""
+    """Model inputs on the device for raw inputs ``x``. Floating-point inputs are in ``dtype``."""
     if isinstance(transform, Fixed) and transform.read is not None:
         inputs = transform.function(upload(transform.read(x), device), None)
     else:
@@ -511,9 +512,9 @@ def transformed(
 
 
 def whole_scale(task: Task, sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
-    """What the mean loss over all of a client's examples is multiplied by, ``[M]``.
+    """The factor on the mean loss over all of a client's examples, ``[M]``.
 
-    Where a task sums over its batches, a client's whole loss is in units of one batch.
+    If a task sums over its batches, a client's whole loss is in units of one batch.
     """
     if task.reduction == "mean":
         return np.ones(len(sizes))

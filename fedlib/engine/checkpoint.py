@@ -1,4 +1,4 @@
-"""Checkpoints: a program's whole state in one file, so that a stopped run goes on as if it had not.
+"""Checkpoints: the whole state of a batch of runs in one file, so that stopped runs can resume.
 
 Every draw is a function of the seed and the round, so the state holds tensors and numbers only.
 """
@@ -25,19 +25,19 @@ from fedlib import files
 from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, Failure, first_line
 
-# The exit status of a process whose time is over: the same command goes on (EX_TEMPFAIL).
+# The exit status of a process whose time is over. The same command resumes it (EX_TEMPFAIL).
 PAUSED = 75
-SECONDS = 60.0  # between checkpoints, unless rounds were asked for
+SECONDS = 60.0  # between checkpoints, unless rounds are given
 FORMAT = 4
-HASH_BYTES = 32  # at the end of the file: SHA-256 of what is before it
+HASH_BYTES = 32  # length of the SHA-256 at the end of the file, of all bytes before it
 UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to end. What was computed is in a checkpoint.
+    """The process was asked to end. Its results so far are in a checkpoint.
 
     Attributes:
-        status: with which the process is to end: for a signal 128 and its number.
+        status: exit status of the process, 128 plus the number of a signal.
     """
 
     def __init__(self, number: int, what: str) -> None:
@@ -46,21 +46,21 @@ class Stopped(KeyboardInterrupt):
 
 
 class Paused(Stopped):
-    """The time that there was is over. What was computed is in a checkpoint."""
+    """The available time is over. The results so far are in a checkpoint."""
 
     def __init__(self, what: str) -> None:
         super().__init__(PAUSED - 128, what)
 
 
 class Deadline:
-    """The end of the time that there is: no round is begun that would not end before it.
+    """The end of the available time: a round begins only if it would end before it.
 
-    A round is expected to take as long as the longest of the last ones that were evaluated like it.
-    The first after a checkpoint, as long as those before took on average.
+    A round is expected to take as long as the longest of the last rounds with the same evaluation.
+    The first after a checkpoint is expected to take the average of those before.
 
     Args:
-        seconds: from now.
-        clock: gives seconds.
+        seconds: time from now.
+        clock: returns seconds.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,7 +69,7 @@ class Deadline:
         self.begin()
 
     def begin(self, expected: float = 0.0) -> bool:
-        """A program begins or goes on, whose rounds have another length. Whether there is time.
+        """Begin or resume a batch of runs, whose rounds have another length. Whether there is time.
 
         Args:
             expected: seconds of its first round.
@@ -86,7 +86,7 @@ class Deadline:
         """Whether the next round would end in time, after one that ends now.
 
         Args:
-            evaluated, next_evaluated: whether these rounds are.
+            evaluated, next_evaluated: whether these rounds are evaluated.
         """
         now = self.clock()
         self._last[evaluated].append(now - self._mark)
@@ -95,16 +95,16 @@ class Deadline:
         return now + max(alike) <= self.end
 
 
-# A program between two rounds, in dicts and lists of tensors, numbers and names.
+# The state between two rounds, in dicts and lists of tensors, numbers and names.
 Snapshot = dict[str, Any]
 
 
 class Checkpoint:
-    """The folder for the state of one program.
+    """The folder for the state of one batch of runs.
 
     Args:
-        folder: may hold checkpoints of several programs.
-        configs: the program's configurations; only their own state is ever loaded.
+        folder: may hold checkpoints of several batches.
+        configs: the batch's configurations. Only their own state is ever loaded.
         every: rounds between checkpoints. Default: one a minute.
     """
 
@@ -121,7 +121,7 @@ class Checkpoint:
         return done % self.every == 0
 
     def save(self, snapshot: Snapshot) -> None:
-        """Write a snapshot aside and put it in the place of the last one.
+        """Write a snapshot to a temporary file and replace the last one by it.
 
         Raises:
             Failure: it cannot be written. The last one stays.
@@ -129,19 +129,19 @@ class Checkpoint:
         content = {"format": FORMAT, "digests": self.digests, **_plain(snapshot)}
         try:
             with files.replacing(self.path) as aside:
-                torch.save(content, aside)  # piece by piece: what clients remember may be large
+                torch.save(content, aside)  # piece by piece, as clients' memories may be large
                 with open(aside, "rb+") as file:
                     file.write(hashlib.file_digest(file, "sha256").digest())
         except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
-            kept = "the one before is kept" if self.path.exists() else "there is none before"
-            raise Failure(f"cannot write a checkpoint: {first_line(problem)}; {kept}") from None
+            kept = "The one before is kept" if self.path.exists() else "There is none before"
+            raise Failure(f"cannot write a checkpoint: {first_line(problem)}. {kept}") from None
         self._last = time.monotonic()
 
     def load(self, device: torch.device) -> Snapshot | None:
-        """The last snapshot, its tensors on ``device``. None if there is none.
+        """The last snapshot, with its tensors on ``device``, or None.
 
         Raises:
-            Error: the file is not what was written, or of another run or format.
+            Error: the file has changed since it was written, or is of another run or format.
         """
         if not self.path.is_file():
             return None
@@ -149,10 +149,10 @@ class Checkpoint:
             content = _read(self.path, device)
         except UNREADABLE as error:
             why = f"is damaged or of another version ({first_line(error)})"
-            raise Error(f"checkpoint {self.path} {why}; delete it to start again") from None
+            raise Error(f"checkpoint {self.path} {why}: delete it to start again") from None
         if (content.pop("format"), content.pop("digests")) != (FORMAT, self.digests):
             why = "belongs to another run or version"
-            raise Error(f"checkpoint {self.path} {why}; delete it to start again")
+            raise Error(f"checkpoint {self.path} {why}: delete it to start again")
         return content
 
     def discard(self) -> None:
@@ -166,14 +166,14 @@ def file_stem(digests: Sequence[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's: torch reads back no others."""
+    """NumPy's numbers as Python's, as torch loads no others."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
-    """What torch wrote, if the hash behind it is right."""
+    """The content of a file written by torch, if the hash at its end is right."""
     with open(path, "rb") as file:
         with mmap(file.fileno(), 0, access=ACCESS_READ) as whole, memoryview(whole) as view:
             if hashlib.sha256(view[:-HASH_BYTES]).digest() != view[-HASH_BYTES:]:
@@ -184,10 +184,10 @@ def _read(path: Path, device: torch.device) -> dict[str, Any]:
 
 @contextmanager
 def stop_requests() -> Iterator[list[int]]:
-    """Collects SIGTERM and the first interrupt, so that the current round can end in order.
+    """Collect SIGTERM and the first interrupt, so that the current round can end normally.
 
     The list is empty until one comes. A second interrupt acts at once. Outside the main thread
-    signals act as ever.
+    signals act as usual.
     """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -19,9 +19,9 @@ from fedlib.arguments import checked, shown, whole
 from fedlib.errors import Error, require, require_known
 from fedlib.task import Task
 
-# Raised whenever the same configuration would give other numbers than before.
+# Increased whenever the same configuration would give other numbers than before.
 FORMAT = 1
-# What parameters and losses are stored in; tf32 is float32 whose products use TF32 on CUDA.
+# Types of parameters and losses. tf32 is float32 whose products use TF32 on CUDA.
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32}
 SEEDS = ("init", "sampling", "batches")
 TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
@@ -32,15 +32,15 @@ class RunConfig:
     """Everything that determines a run's numbers (backend, device and chunking do not).
 
     Attributes:
-        task: name, preset, seed, options, the data's ``Task.identity``, whether it is a
-            stand-in; of a task that names one its version.
+        task: name, preset, seed, options, the data's ``Task.identity``, whether it is a stand-in,
+            and the task's version if it has one.
         algorithm: the algorithm's name, or the class of a composed one.
-        method: the method with all its parts and hyperparameters; of one with classes that are not
-            fedlib's also their versions.
-        rounds, clients_per_round, batch_size, local_steps, dtype: as named.
-        eval_every, eval_last: which rounds are evaluated, see :meth:`evaluates`.
+        method: the method with all its parts and hyperparameters, and the versions of classes that
+            are not fedlib's.
+        rounds, clients_per_round, batch_size, local_steps, dtype: see :func:`fedlib.run`.
+        eval_every, eval_last: the rounds that are evaluated, see :meth:`evaluates`.
         local_epochs: one number, or (low, high): drawn for each client and round.
-        seeds: of initialisation, client sampling and batches.
+        seeds: seeds of initialisation, client sampling and batches.
 
     Example:
         >>> import fedlib
@@ -63,8 +63,8 @@ class RunConfig:
     eval_last: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-able dict, with the format version; without ``eval_last`` where it is 1, as in the
-        runs from before it was there.
+        """A JSON-able dict, with the format version. It leaves ``eval_last`` out if it is 1, as in
+        the runs from before this field existed.
         """
         plain: dict[str, Any] = json.loads(json.dumps(self._parts(), default=_plain))
         return plain
@@ -82,7 +82,7 @@ class RunConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def evaluates(self, done: int) -> bool:
-        """Whether the model is evaluated after ``done`` rounds, one of them or more."""
+        """Whether the model is evaluated after ``done`` rounds, at least one."""
         return done % self.eval_every == 0 or done > self.rounds - self.eval_last
 
     @cached_property
@@ -95,13 +95,13 @@ class RunConfig:
         return json.dumps(parts, sort_keys=True, default=_plain)
 
     def program(self) -> tuple[Any, ...]:
-        """What rows of one program must share, besides task and the method's structure."""
+        """The settings that rows of one batch must share, besides task and method structure."""
         left_out = ("task", "algorithm", "method", "seeds")
         return tuple(str(getattr(self, f.name)) for f in fields(self) if f.name not in left_out)
 
 
 class Configured(NamedTuple):
-    """A run's configuration, the method it describes, and the task it is for."""
+    """A run's configuration, with the method it describes and its task."""
 
     config: RunConfig
     method: Algorithm
@@ -111,31 +111,31 @@ class Configured(NamedTuple):
 def unnamed(run: Configured) -> str:
     """Why other code could have the same configuration. Empty if none can.
 
-    Then a run is neither stored nor answered, nor continued from a checkpoint.
+    If it is not empty, a run is neither stored, nor read from a store, nor resumed.
     """
     if not (run.task.described or run.task.version):
         return (
-            f"task {run.task.name} is made by hand, or has been changed, and names no version; "
+            f"task {run.task.name} is your own or has been changed, and has no version: "
             "give it version='1', and another whenever you change it"
         )
     for kind, version in run.method.versions():
         if not version:
             return (
-                f"class {kind.__name__} of {run.config.algorithm} is not fedlib's and names no "
-                "version; give it version: ClassVar[str] = '1', another whenever you change it"
+                f"class {kind.__name__} of {run.config.algorithm} is not fedlib's and has no "
+                "version: give it version: ClassVar[str] = '1', another whenever you change it"
             )
     for function in run.method.functions():
         if not getattr(function, "version", ""):
             name = getattr(function, "__name__", type(function).__name__)
             return (
-                f"function {name} of {run.config.algorithm} names no version; give it "
+                f"function {name} of {run.config.algorithm} has no version: give it "
                 f"{name}.version = '1', another whenever you change it"
             )
     return ""
 
 
 class Settings(TypedDict, total=False):
-    """What decides a run's numbers, besides its task and algorithm. See :func:`fedlib.run`."""
+    """The settings that a run's numbers depend on, besides task and algorithm, see :func:`run`."""
 
     rounds: int | None
     seed: int | Mapping[str, int]
@@ -162,8 +162,8 @@ def configure(
 ) -> Configured:
     """Resolve the arguments to a run's configuration and method.
 
-    Hyperparameters are, in this order: the overrides, the task's values for this algorithm (the
-    paper's), the algorithm's defaults. See :func:`fedlib.run` for the arguments.
+    Hyperparameters come from, in this order: the overrides, the task's values for this algorithm
+    (the paper's), the algorithm's defaults. See :func:`fedlib.run` for the arguments.
 
     Raises:
         Error: an unknown name or key, or a value out of its range.
@@ -182,7 +182,7 @@ def configure(
     cohort = whole("clients_per_round", cohort, 1, population, allowed)
     if method.halves and cohort < 2:
         raise Error(
-            f"clients_per_round is {cohort}; {name} splits the cohort in halves: at least 2"
+            f"clients_per_round is {cohort}, but {name} splits the cohort in halves: use 2 or more"
         )
     rounds = trained.rounds if rounds is None else rounds
     rounds, eval_every = whole("rounds", rounds, 0), whole("eval_every", eval_every, 1)
@@ -215,21 +215,22 @@ def configure(
         eval_every=eval_every,
         dtype=dtype,
         seeds=_seeds(seed),
-        # Where every round is evaluated anyway, the last ones need no name.
+        # If every round is evaluated anyway, the last rounds need no field.
         eval_last=1 if eval_every == 1 else eval_last,
     )
     return Configured(config, method, task)
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can have in place of a value."""
+    """A value in a form that JSON can represent."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    raise Error(f"{shown(value)} cannot name a run; options and fields are words, numbers or lists")
+    what = f"{shown(value)} cannot name a run"
+    raise Error(f"{what}: options and fields must be words, numbers or lists")
 
 
 def _described(method: Algorithm) -> dict[str, Any]:
-    # Runs of two classes of one name are told apart, also where neither is stored.
+    # Two classes of one name get different descriptions, even if neither is stored.
     versions = [
         f"{kind.__name__} {version or f'{id(kind)} of its process'}"
         for kind, version in method.versions()
@@ -238,7 +239,7 @@ def _described(method: Algorithm) -> dict[str, Any]:
 
 
 def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> None:
-    """Refuse hyperparameters that are another number, 0, 1 or infinite, in the run's type."""
+    """Refuse hyperparameters that become another number, 0, 1 or infinite, in the run's type."""
     for name, value in described.items():
         if isinstance(value, Mapping):
             _require_held(value, dtype, f"{part}{name}.")
@@ -246,7 +247,7 @@ def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> N
             held = torch.tensor(value, dtype=DTYPES[dtype]).item()
             if any((held == edge) != (value == edge) for edge in (0, 1, math.inf, -math.inf)):
                 raise Error(
-                    f"{part}{name} is {value!r}, which {dtype} holds as {held:g}; "
+                    f"{part}{name} is {value!r}, which becomes {held:g} in {dtype}: "
                     "use dtype='float64' or another value"
                 )
 
@@ -263,7 +264,7 @@ def _method(
 
 
 def _check_known(task: Task) -> None:
-    """Refuse values of algorithms and client optimizers that there are not."""
+    """Refuse values of algorithms and client optimizers that do not exist."""
     where = f"in task {task.name}'s hyperparameters"
     for name in task.hyperparameters:
         if ":" not in name:
@@ -278,11 +279,11 @@ def named_method(
     hyperparameters: Mapping[str, Any],
     client_hyperparameters: Mapping[str, Mapping[str, Any]],
 ) -> Algorithm:
-    """A named algorithm with a task's hyperparameters, and overrides over them.
+    """A named algorithm with a task's hyperparameters, replaced by overrides.
 
     Args:
-        hyperparameters: the task's for this algorithm.
-        client_hyperparameters: the task's by client optimizer. See :class:`fedlib.Task`.
+        hyperparameters: the task's values for this algorithm.
+        client_hyperparameters: the task's values by client optimizer. See :class:`fedlib.Task`.
 
     Raises:
         Error: an unknown name or key, or a value out of its range.
@@ -291,19 +292,19 @@ def named_method(
     optimizer: Any = given.get("client_optimizer")
     known = algorithms.hyperparameters(name, optimizer)
     if optimizer is None or (optimizer == "sgd" and "client_optimizer" not in known):
-        # Methods that define the clients' steps take plain ones, and may be told so.
+        # Methods that define the clients' steps take plain SGD steps, so "sgd" is allowed.
         given.pop("client_optimizer", None)
     if "client_lr" in given.keys() - known.keys() and optimizer not in (None, "sgd"):
         raise Error(
             f"client_lr is {given['client_lr']!r}, but client_optimizer {optimizer!r} finds its "
-            "own step sizes; leave client_lr out"
+            "own step sizes: leave client_lr out"
         )
     for key in given:
         algorithms.require_override(name, key, (*known, *TRAINING_KEYS))
     values = dict(hyperparameters)
     if "client_optimizer" in given:
         if not algorithms.CLIENT_OPTIMIZERS[optimizer].rate_of_sgd:
-            values.pop("client_lr", None)  # chosen for SGD
+            values.pop("client_lr", None)  # it was chosen for SGD
         values.update(client_hyperparameters.get(optimizer, {}))
     return algorithms.build(name, **{**values, **given})
 
@@ -328,7 +329,7 @@ def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
     if _listed(steps):
         if len(steps) != population:
             raise Error(
-                f"local_steps has {len(steps)} numbers for {population} clients; need one each"
+                f"local_steps has {len(steps)} numbers for {population} clients: give one each"
             )
         return tuple(whole("local_steps", number, 0) for number in steps)
     return whole("local_steps", steps, 1)

@@ -1,4 +1,4 @@
-"""The device and its memory: which one a name means, and what is free."""
+"""The device and its memory: the device of a name, and its free memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from fedlib.errors import Error, unknown
 
 TYPES = ("cpu", "cuda")
-# Share of the free memory that a program may fill.
+# Share of the free memory that a batch of runs may fill.
 SHARE = 0.8
-# The part of a GPU's memory that this process may take, of several that share it.
+# The share of a GPU's memory for this process, if several processes share the GPU.
 GPU_SHARE = "FEDLIB_GPU_SHARE"
 
 
@@ -36,15 +36,15 @@ def resolve_device(device: str) -> torch.device:
     if resolved.type not in TYPES:
         raise unknown("device", device, ("auto", *TYPES))
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise Error(f"device {device!r}: torch sees no CUDA GPU here; use device='cpu' or 'auto'")
+        raise Error(f"device {device!r}: torch sees no CUDA GPU here. Use device='cpu' or 'auto'")
     if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
         last = torch.cuda.device_count() - 1
-        raise Error(f"device {device!r}: there is no such GPU here; the last one is 'cuda:{last}'")
+        raise Error(f"device {device!r}: there is no such GPU here. The last one is 'cuda:{last}'")
     return resolved
 
 
 def described(device: str) -> str:
-    """Which device a name means, in words.
+    """A description of the device of a name.
 
     Example:
         >>> described("cpu").startswith("the CPU, ")
@@ -58,7 +58,7 @@ def described(device: str) -> str:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that a program can still take on a device, or None where nothing says so."""
+    """Memory that can still be used on a device, or None if it is unknown."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         own = float(os.environ.get(GPU_SHARE, 1)) * total - torch.cuda.memory_reserved(device)

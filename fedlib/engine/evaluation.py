@@ -1,4 +1,4 @@
-"""Evaluation of server models on the test set and per client, and the frames of what came out."""
+"""Evaluation of server models on the test set and per client, and frames of the results."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from fedlib.errors import Error
 from fedlib.losses import counted_labels
 from fedlib.task import Task
 
-# Input or output numbers per chunk: all configurations together see at most this many.
+# Input or output numbers per chunk, over all configurations together.
 CHUNK_NUMBERS = 4_000_000
-# Chunks are multiples of this, so that models with batch statistics see Delta-SGD's test batches;
-# models that look across a batch in another way see chunks of this.
+# Chunks are multiples of this, so that models with batch statistics see Delta-SGD's test batches.
+# Models that mix a batch's examples in another way see chunks of this size.
 BATCH = 128
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Per-metric results of C models.
+    """The metrics of C models.
 
     Attributes:
         mean: metric -> ``[C]``, over all examples.
@@ -44,7 +44,7 @@ class Evaluated:
     clients: dict[str, Tensor]
 
 
-# The split of what clients' own models come to on the clients' own test data.
+# The split with the metrics of clients' own models on the clients' own test data.
 PERSONAL = "personal"
 
 
@@ -56,7 +56,7 @@ def evaluated(task: Task) -> dict[str, ClientData]:
 class Evaluator:
     """Evaluates parameter vectors on a task's test data, or on other data of its clients.
 
-    Examples that several clients hold count once for each. A test set of one client is the whole
+    An example that several clients hold counts once for each. A test set of one client is the whole
     set.
     """
 
@@ -111,8 +111,8 @@ class Evaluator:
         return Evaluated(mean, clients)
 
     def _values(self, views: list[Tensor], part: slice) -> dict[str, list[Tensor]]:
-        """Of each metric numerators and denominators ``[C, B]`` of some examples, 1 for each
-        example where it has but one value.
+        """For each metric numerators and denominators ``[C, B]`` of some examples. A metric with
+        one value per example has denominators 1.
         """
         y = self.y[self.index[part].to(self.device)]
         counted = counted_labels(self.task.loss, y)
@@ -142,7 +142,7 @@ class Evaluator:
         return values.new_zeros(len(values), len(self.sizes)).index_add_(1, self.codes, values)
 
     def _chunk(self, views: list[Tensor], configurations: int) -> int:
-        """How many examples to evaluate at once: a multiple of :data:`BATCH`."""
+        """The number of examples to evaluate at once, a multiple of :data:`BATCH`."""
         if not self.outputs_each:
             with self.model.statistics.tracking(self.model.statistics.initial()):
                 outputs = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
@@ -161,8 +161,8 @@ class OwnModels:
     def __init__(self, task: Task, model: FlatModel, device: torch.device) -> None:
         if len(task.test) != len(task.train):
             raise Error(
-                f"task {task.name}: {len(task.train)} clients train and {len(task.test)} test; "
-                "clients' own models need the test data of each, in the same order"
+                f"task {task.name}: {len(task.train)} clients train and {len(task.test)} test, but "
+                "clients' own models need test data of the same clients in the same order"
             )
         self.sizes, parts = task.test.sizes, task.test.parts
         self.evaluators = {
@@ -175,7 +175,7 @@ class OwnModels:
         """Evaluate the models.
 
         Args:
-            own: gives a client's parameters ``[C, P]``.
+            own: returns a client's parameters ``[C, P]``.
         """
         found = {client: each(own(client)).mean for client, each in self.evaluators.items()}
         sizes = torch.from_numpy(self.sizes[[*found]])
@@ -208,7 +208,8 @@ class HistoryBuilder:
         """Note the training losses ``[C]``. Returns the configurations that are still finite.
 
         Args:
-            good: ``[C]``, which are; floats: that the cohort received and sent.
+            good: ``[C]``, whether each is finite.
+            floats: floats that the cohort received and sent.
         """
         down, up = floats
         for run, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
@@ -228,7 +229,7 @@ class HistoryBuilder:
         data = self.task.test if split == PERSONAL else evaluated(self.task)[split]
         columns = {name: values.tolist() for name, values in result.mean.items()}
         if len(data) > 1:
-            for name in list(columns)[1:]:  # but the loss
+            for name in list(columns)[1:]:  # all but the loss
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
             if "accuracy" in result.clients:
                 accuracies = result.clients["accuracy"]
@@ -244,15 +245,15 @@ class HistoryBuilder:
             }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything recorded so far, in lists, numbers and tensors, not copied."""
+        """All records so far, in lists, numbers and tensors, not copied."""
         return {"rows": self.rows, "last": self.last, "diverged": self.diverged}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state_dict` gave."""
+        """Restore the result of :meth:`state_dict`."""
         self.rows, self.last, self.diverged = state["rows"], state["last"], state["diverged"]
 
     def histories(self, params: Sequence[dict[str, Tensor]], meta: dict[str, Any]) -> list[History]:
-        """A history per configuration, with its final parameters and what all share."""
+        """A history per configuration, with its final parameters and shared meta data."""
         names = ["round", "split", "metric", "value"]
         return [
             History(

@@ -1,4 +1,4 @@
-"""How evenly a model serves the clients: AdaFedAdam's and q-FedAvg's measures of fairness."""
+"""Measures of fairness of AdaFedAdam and q-FedAvg: how evenly a model serves the clients."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
     """Measures of the spread of local accuracies.
 
     Args:
-        accuracy: ``[C, clients]``, of C models on each client's test examples, fractions.
+        accuracy: accuracies ``[C, clients]`` of C models on each client's test examples, fractions.
         examples: ``[clients]``, each client's test examples. Clients without any, or without an
             accuracy (NaN: all of their labels are ignored), are left out.
 
     Returns:
-        tensors ``[C]``: ``accuracy_unweighted``, the mean over clients; ``accuracy_std`` and
-        ``accuracy_std_weighted``, the standard deviation (divisor: the number of clients, or
+        Tensors ``[C]``: ``accuracy_unweighted`` is the mean over clients. ``accuracy_std`` and
+        ``accuracy_std_weighted`` are the standard deviation (divided by the number of clients, or
         weighted by examples around the weighted mean). ``accuracy_worst_30``, ``accuracy_worst_10``
-        and ``accuracy_worst_30_weighted``, the mean over the :func:`worst` clients, the last one
-        weighted by examples. ``error_rsd``, standard deviation over mean of the local errors 1 -
+        and ``accuracy_worst_30_weighted`` are the mean over the :func:`worst` clients, the last one
+        weighted by examples. ``error_rsd`` is the standard deviation over the mean of the local
+        errors 1 - accuracy (0 if no client errs).
         accuracy (0 if no client errs).
     """
     held = (examples > 0) & ~accuracy.isnan().all(0)
@@ -41,20 +42,20 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
 
 
 def worst(accuracy: Tensor, weights: Tensor, percent: int) -> tuple[Tensor, Tensor]:
-    """The mean accuracy of the clients with the lowest: alike, and weighted.
+    """The mean accuracy of the clients with the lowest, with equal weights and weighted.
 
-    That percentage is of the *number* of clients, rounded up: "the worst 30 %" then never are fewer
-    than it says, and at least one. Among equal clients the first ones are taken. AdaFedAdam does
-    not say what its "worst 30 %" is. This choice of clients with the weighted mean comes closest to
-    its Tables 5 and 7.
+    The percentage is of the *number* of clients, rounded up: "the worst 30 %" are never fewer than
+    30 %, and at least one. Among equal clients the first ones are taken. AdaFedAdam does not define
+    its "worst 30 %". This choice of clients with the weighted mean comes closest to its Tables 5
+    and 7.
 
     Args:
-        accuracy: ``[C, clients]``, of C models, of clients that have examples.
+        accuracy: accuracies ``[C, clients]`` of C models, for clients that have examples.
         weights: ``[clients]``, in proportion to the clients' examples.
         percent: 1..100.
 
     Returns:
-        two tensors ``[C]``.
+        Two tensors ``[C]``.
     """
     count = -(-accuracy.shape[1] * percent // 100)
     values, order = (part[:, :count] for part in accuracy.sort(dim=1, stable=True))

@@ -1,8 +1,8 @@
-"""Whether a task's data, model, loss and metrics fit together, seen before the first step.
+"""Checks before the first step that a task's data, model, loss and metrics fit together.
 
-A label that the model has no output for would be a device assert on a GPU, one of another shape may
-be broadcast to a wrong loss, and a module that changes its buffers trains differently with every
-backend: here they are one line that names the client, the example and the value.
+A label without a model output would be a device assert on a GPU, a label of another shape may be
+broadcast to a wrong loss, and a module that changes its buffers trains differently with every
+backend. Here each is one line that names the client, the example and the value.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from fedlib.engine.rows import Statistics
 from fedlib.errors import Error
 from fedlib.task import Metric, Task, identity
 
-# The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
-# than this, which may lie on a disk, are not read again.
+# The data of the catalogue's tasks were checked when they were prepared or imported. If they have
+# more numbers than this, they may be on a disk and are not read again.
 READ_AGAIN = 2**24
 
 
 def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
-    """Try a model on examples of the training and the test data, and look at all labels.
+    """Try a model on examples of the training and the test data, and check all labels.
 
-    The model is called in training mode on the first example, and on those with the smallest and
-    the largest number where inputs are whole numbers, such as tokens. All labels are compared with
-    its outputs if the loss declares what it needs (:func:`fedlib.losses.needs`). For the inside of
-    :func:`fedlib.process.alone`, as random numbers are seeded.
+    The model is called in training mode on the first example. If inputs are whole numbers, such as
+    tokens, it is also called on those with the smallest and the largest number. If the loss
+    declares its targets (:func:`fedlib.losses.needs`), all labels are compared with the outputs.
+    Call it inside :func:`fedlib.process.alone`, as it seeds random numbers.
 
     Args:
-        model: a spare one.
-        dtype: of its parameters.
+        model: a spare model.
+        dtype: type of its parameters.
 
     Raises:
-        Error: what does not fit, with the client, the example and the value; or a module whose
-            buffers change in its forward pass.
+        Error: something does not fit, with the client, the example and the value, or the buffers of
+            a module change in its forward pass.
     """
     process.seed(0)
     trial = Trial(task, model.to(dtype), dtype)
@@ -60,7 +60,7 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
 
 
 class Trial:
-    """Calls of a task's own functions, each with two copies of one example.
+    """Calls of a task's own functions, each on two copies of one example.
 
     Args:
         task, model, dtype: see :func:`require_fit`.
@@ -72,7 +72,7 @@ class Trial:
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
 
     def outputs(self, split: str, data: ClientData, place: int) -> Tensor:
-        """The model's outputs ``[2, ...]`` for the example at a place of ``data.index``."""
+        """The model's outputs ``[2, ...]`` for the example at a position of ``data.index``."""
         client, example = _where(data, place)
         raw = data.x[[example, example]].to(self.device)
         training = split == "train"
@@ -82,7 +82,7 @@ class Trial:
         transform = partial(_repeatable, whose, self.task.transform)
         x = called(f"{whose} on {what}", transform, raw.unsqueeze(0), keys)
         if not isinstance(x, Tensor) or x.shape[:2] != (1, 2):
-            raise Error(f"{whose} gives {_told(x)}; need [1, 2, ...]")
+            raise Error(f"{whose} gives {_told(x)}, but must give [1, 2, ...]")
         if x.is_floating_point() and not torch.isfinite(x).all():
             raise Error(f"{whose} gives NaN or infinity for {what}")
         named = f"{self.named} in {'training' if training else 'evaluation'}"
@@ -90,13 +90,13 @@ class Trial:
         outputs = called(f"{self.named} on {what}", model, self.held(x).squeeze(0))
         if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
-                f"{self.named} gives {_told(outputs)} for 2 examples; it must give a tensor of "
+                f"{self.named} gives {_told(outputs)} for 2 examples, but must give a tensor of "
                 "real numbers whose first axis is the examples'"
             )
         return outputs
 
     def check_transform(self, split: str, data: ClientData) -> None:
-        """Require a transform that makes the same of an example, whatever is beside it."""
+        """Require a transform whose result for an example does not depend on other examples."""
         transform = self.task.transform
         if self.task.described or transform is identity:
             return
@@ -111,11 +111,11 @@ class Trial:
             shape = f"[{len(rows)}, {len(raw)}, ...]"
             x = called(f"{whose} on {_told(raw)} as {shape}", call, torch.stack(rows), given)
             if not isinstance(x, Tensor) or x.shape[:2] != (len(rows), len(raw)):
-                raise Error(f"{whose} gives {_told(x)} for {shape}; need as many rows and examples")
+                raise Error(f"{whose} gives {_told(x)}, but must give {shape}")
             return x
 
         together = made([raw], [keys])[0]
-        # Batches of copies of each, with keys of their own; and, as in training, a second row.
+        # Batches of copies of each, with other keys, and, as in training, a second row.
         for place in range(len(raw)):
             own = others.clone()
             own[place] = keys[place]
@@ -130,20 +130,20 @@ class Trial:
         return x.to(self.dtype) if x.is_floating_point() else x
 
     def require_constant(self, before: dict[str, Tensor], first: dict[str, Tensor]) -> None:
-        """Require that a forward pass leaves the buffers. A cache that the first made may stay."""
+        """Require that a forward pass keeps the buffers. It may fill a cache the first time."""
         for name, buffer in _buffers(self.model).items():
             for earlier in (before.get(name, buffer), first.get(name)):
                 if earlier is None or not _same(earlier, buffer):
                     raise Error(
                         f"{self.named}: its forward pass changes the buffer {name!r}, which rows "
-                        "and clients cannot share; keep it constant, or compute it from the batch"
+                        "and clients cannot share: keep it constant, or compute it from the batch"
                     )
 
     def check_losses(self, split: str, data: ClientData, outputs: Tensor | None = None) -> None:
-        """Require labels that fit the outputs, and a loss and metrics of them.
+        """Require labels that fit the outputs, and a loss and metrics that accept them.
 
         Args:
-            outputs: for two copies of the first example, ``[2, ...]``.
+            outputs: outputs for two copies of the first example, ``[2, ...]``.
         """
         outputs = self.outputs(split, data, 0) if outputs is None else outputs
         kind, compared = getattr(self.task.loss, "targets", None), outputs
@@ -171,13 +171,13 @@ class Trial:
     def _own(
         self, name: str, function: Metric, rows: Tensor, labels: Tensor, y: Tensor
     ) -> tuple[Tensor, ...]:
-        """A loss, or a metric's parts, of copies of an example ``[1, 2, ...]``.
+        """A loss, or a metric's parts, for copies of an example ``[1, 2, ...]``.
 
         Args:
             y: the example's label and another one.
 
         Raises:
-            Error: they are not of each example alone.
+            Error: they are not separate for each example.
         """
         what = f"task {self.task.name}: {name}"
         if self.task.described:
@@ -189,7 +189,7 @@ class Trial:
         # As in training: several rows, and another number of examples.
         several = name == "loss" and len(self.task.train) > 1
         many = torch.tensor([[0, 1, 1], [1, 1, 0]] if several else [[1, 1, 0]])
-        # Other outputs beside it, larger and smaller, and probabilities still.
+        # Other outputs beside it, larger and smaller, but still probabilities.
         for other in (0.5 * last + 0.5, torch.min(last / 2, 2 * last)):
             both = torch.cat([first, other], 1)
             beside = _parts(what, function, both, y.unsqueeze(0))
@@ -200,15 +200,15 @@ class Trial:
             if not alone:
                 shapes = f"outputs {_shape(rows[0])}, labels {_shape(labels[0])}"
                 if abs(rows.dim() - labels.dim()) == 1 and 1 in (rows.shape[-1], labels.shape[-1]):
-                    shapes += ", which broadcast to [B, B]; squeeze(-1) the axis of 1"
+                    shapes += ", which broadcast to [B, B]: squeeze(-1) the axis of 1"
                 raise Error(
                     f"{what} of an example changes with the others' outputs or labels, so that "
-                    f"padding would count in it; it must be of each example alone ({shapes})"
+                    f"padding would count in it: it must be separate for each example ({shapes})"
                 )
         return own
 
     def _check_missing(self, split: str, data: ClientData) -> None:
-        """Require a finite loss where labels are not. Some losses leave such labels out."""
+        """Require a finite loss if labels are not finite. Some losses leave such labels out."""
         if self.task.described or not data.y.is_floating_point():
             return
         bad = ~torch.isfinite(data.y.to(self.dtype))
@@ -226,9 +226,9 @@ class Trial:
 
 
 def metrics_of(task: Task, outputs: Tensor, targets: Tensor) -> dict[str, Metric]:
-    """A task's metrics of ``outputs [B, ...]`` and ``targets [N, ...]``.
+    """A task's metrics for ``outputs [B, ...]`` and ``targets [N, ...]``.
 
-    The usual accuracy, which nobody asked for, is among them only where it fits.
+    The default accuracy is included only if it fits.
     """
     named = dict(task.metrics)
     for name, metric in task.metrics.items():
@@ -262,7 +262,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
     if other:
         bad = torch.ones(len(y), dtype=torch.bool)
     elif classes:
-        bad = (y < 0) | (y.long() >= count)  # which may be beyond eight bits
+        bad = (y < 0) | (y.long() >= count)  # the count may exceed eight bits
         if (ignored := getattr(task.loss, "ignored", None)) is not None:
             bad &= y.long() != ignored
     elif kind == losses.VALUES:
@@ -283,17 +283,17 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
 
 
 def _way_out(y: Tensor, kind: str, count: int) -> str:
-    """What to do with labels of the right shape whose numbers are usual elsewhere.
+    """Advice for labels of the right shape with numbers that are usual elsewhere.
 
     Args:
-        count: of classes, 0 where labels are none.
+        count: number of classes, 0 if labels are not classes.
     """
     some = y.flatten()[: 2**20].unique()[:300].tolist()
     low, high, two = min(some), max(some), len(some) == 2
     if count == 1:
         return ": give the model an output for each, or use nn.BCEWithLogitsLoss()"
     if low >= 0 and high == 255 and (two or kind == losses.SHARES):
-        return ": give y // 255" if count else ": give y / 255"  # a mask as image files have it
+        return ": give y // 255" if count else ": give y / 255"  # a mask as in image files
     if low == 1 and (high == count or (two and high == 2)):
         return ": classes are numbered from 0, so give y - 1"
     if kind == losses.SIGNS and 0 <= low <= high <= 1:
@@ -302,7 +302,7 @@ def _way_out(y: Tensor, kind: str, count: int) -> str:
 
 
 def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:
-    """Require inputs that are finite in the run's type. Whole data are read once a run."""
+    """Require inputs that are finite in the run's type. Whole data are read once per run."""
     x = data.x
     if task.described or not x.is_floating_point() or not x.numel():
         return
@@ -317,7 +317,7 @@ def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype)
 
 
 def _places(task: Task, data: ClientData) -> list[int]:
-    """Places of examples to try: the first, and those of the extreme whole numbers."""
+    """Positions of examples to try: the first, and those with the extreme whole numbers."""
     x, places = data.x, {0: None}
     whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
     if whole and x[0].numel() and not (task.described and x.numel() > READ_AGAIN):
@@ -327,7 +327,7 @@ def _places(task: Task, data: ClientData) -> list[int]:
 
 
 def _first_place(data: ClientData, bad: Tensor) -> int | None:
-    """The place of the first example that a client holds with something ``bad [N, ...]``."""
+    """The position of the first example of a client with something ``bad [N, ...]``."""
     if not bad.any():
         return None
     wrong = bad.flatten(1).any(1) if bad.dim() > 1 else bad
@@ -336,25 +336,25 @@ def _first_place(data: ClientData, bad: Tensor) -> int | None:
 
 
 def _where(data: ClientData, place: int) -> tuple[int, int]:
-    """The client and the number of the example at a place of ``data.index``."""
+    """The client and the number of the example at a position of ``data.index``."""
     return int(data.codes()[place]), int(data.index[place])
 
 
 def _wrong(task: Task, split: str, data: ClientData, place: int, what: str) -> Error:
-    """The error for the example at a place of ``data.index``: what it has, and what to do."""
+    """The error for the example at a position of ``data.index``: its fault, and advice."""
     client, example = _where(data, place)
     return Error(f"task {task.name}: {split} client {client}'s example {example} has {what}")
 
 
 def _buffers(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the buffers, but for those that a module says the engine keeps: ``moving``."""
+    """A copy of the buffers, except those that the engine keeps for a module: ``moving``."""
     moving = [*map(id, Statistics(model).original)]
     buffers = model.named_buffers()
     return {name: buffer.detach().clone() for name, buffer in buffers if id(buffer) not in moving}
 
 
 def _unlike(data: ClientData, example: int) -> int:
-    """Another example that a client holds, with another label if there is one."""
+    """Another example of a client, with another label if there is one."""
     unlike = (data.y[data.index] != data.y[example]).view(len(data.index), -1).any(1)
     return int(data.index[int(unlike.int().argmax())])
 
@@ -374,24 +374,24 @@ def _parts(
 
 
 def each_examples(what: str, value: Any, y: Tensor) -> tuple[Tensor, ...]:
-    """What a loss or a metric gives for labels ``y [R, B, ...]``: its value, or its two parts.
+    """The result of a loss or a metric for labels ``y [R, B, ...]``: one value, or two parts.
 
     Raises:
-        Error: they are not ``[R, B]``, each example's own.
+        Error: they are not ``[R, B]``, one for each example.
     """
     rows, count = y.shape[:2]
     parts = value if isinstance(value, tuple) and not what.endswith(": loss") else (value,)
     for part in parts:
         if not isinstance(part, Tensor) or part.shape != (rows, count) or part.is_complex():
             raise Error(
-                f"{what} gives {_told(part)} for {rows} row{'s' * (rows > 1)} of {count} examples; "
-                f"need each example's own, shape {(rows, count)}"
+                f"{what} gives {_told(part)} for {rows} row{'s' * (rows > 1)} of {count} examples, "
+                f"but must give one value per example, shape {(rows, count)}"
             )
     return parts
 
 
 def _close(left: Tensor, right: Tensor, scale: float = 1.0) -> bool:
-    """Whether numbers are the same but for rounding; other sizes are computed in another order."""
+    """Whether numbers are equal up to rounding, as other sizes are computed in another order."""
     return torch.allclose(left, right, rtol=1e-2, atol=1e-4 * scale, equal_nan=True)
 
 
@@ -401,19 +401,19 @@ def _same(left: Tensor, right: Tensor) -> bool:
 
 
 def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str = "") -> Any:
-    """What a function of the user's gives. Refused if it draws the process's random numbers.
+    """The result of a user's function. Refused if it draws the process's random numbers.
 
     Args:
-        keyed: whose may be drawn, as the engine seeds them.
+        keyed: the library whose numbers may be drawn, as the engine seeds them.
     """
     states = process.random_states()
     value = function(*args)
     for whose in process.drawn_since(states):
         if whose != keyed:
             raise Error(
-                f"{what} draws from {whose}'s random numbers, whose state is not the run's; make "
-                "a transform a function of x and keys, which draws by these (fedlib.randomness; "
-                "None in evaluation), in a model use torch's, in training only (self.training)"
+                f"{what} draws from {whose}'s random numbers, whose state is not the run's. Make "
+                "a transform a function of x and keys, which draws by these (fedlib.randomness, "
+                "None in evaluation). In a model use torch's, in training only (self.training)"
             )
     return value
 
@@ -421,18 +421,18 @@ def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str 
 def _called_twice(
     what: str, function: Callable[..., Any], *args: Tensor | None, keeps: bool = False
 ) -> Any:
-    """What a function of the user's gives. Refused if it gives something else the next time.
+    """The result of a user's function. Refused if it differs the next time.
 
     Args:
-        keeps: refused, too, if it writes to its arguments.
+        keeps: also refuse a function that writes to its arguments.
     """
     given, again = ([arg if arg is None else arg.clone() for arg in args] for _ in range(2))
     first, second = _repeatable(what, function, *given), function(*again)
     if keeps and not _alike(given, list(args)):
-        raise Error(f"{what} writes to its arguments, which others need; let it make new ones")
+        raise Error(f"{what} writes to its arguments, which others need: let it make new ones")
     if not _alike(first, second):
         raise Error(
-            f"{what} gives something else when it is called again; it must depend on its "
+            f"{what} gives something else when it is called again: it must depend on its "
             "arguments alone, and in a transform draw by the keys (fedlib.randomness)"
         )
     return first
@@ -448,12 +448,12 @@ def _alike(left: Any, right: Any) -> bool:
 def _beside(what: str) -> Error:
     return Error(
         f"{what} of an example changes with the others in its batch or their keys, so that padding "
-        "would count in it; it must be of each example alone, of x [G, B, ...] and keys [G, B]"
+        "would count in it: it must be separate for each example of x [G, B, ...] and keys [G, B]"
     )
 
 
 def _told(values: Any) -> str:
-    """A tensor's type and shape, and the range of whole numbers; else what it is."""
+    """A tensor's type and shape, and the range of whole numbers, or another value's type."""
     if not isinstance(values, Tensor):
         return f"a {type(values).__name__}"
     text = f"{str(values.dtype).removeprefix('torch.')} of shape {tuple(values.shape)}"

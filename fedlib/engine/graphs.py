@@ -1,8 +1,8 @@
 """Local steps as CUDA graphs: a step is recorded once and then repeated without Python.
 
-Small models' steps are hundreds of short operations, which a GPU computes faster than a processor
-asks for them. A graph asks for all of them at once. It reads and writes the same memory each time,
-so a step here goes from a state in some memory to the next state in the same.
+The steps of small models are hundreds of short operations. A GPU computes them faster than a
+processor can launch them. A graph launches all of them at once. It reads and writes the same memory
+each time, so a step here goes from a state in some memory to the next state in the same memory.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from fedlib.engine.oracles import Batch
 from fedlib.engine.states import flat, map_state
 
 Step = Callable[[Algorithm, State, Batch], State]
-# A step from the state in some memory to the next in the same; gives the loss [..., 1].
+# A step from the state in some memory to the next in the same. Returns the loss [..., 1].
 Work = Callable[[], Tensor]
-# At which of its comings a kind of step is recorded: one that comes once needs no graph, and what
-# CUDA's libraries set up at their first call cannot be recorded.
+# The occurrence at which a kind of step is recorded. A step that occurs once needs no graph, and
+# the set-up of CUDA's libraries at their first call cannot be recorded.
 COMING = 3
-# Kinds of steps with a graph; each takes memory. Clients of unequal sizes make many.
+# Kinds of steps with a graph. Each takes memory, and clients of unequal sizes make many.
 MOST = 64
 
 
 class Capture:
-    """Records work on the GPU without doing it. All graphs share the memory between two steps."""
+    """Records work on the GPU without running it. All graphs share the memory between two steps."""
 
     def __init__(self, device: torch.device) -> None:
-        # torch's own stream for this is one of the GPU that was current first.
+        # torch's own stream for this would be on the GPU that was current first.
         self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        # Where other threads use the GPU meanwhile, neither they nor the recording shall fail.
+        # If other threads use the GPU meanwhile, neither they nor the recording may fail.
         recording = torch.cuda.graph(
             graph, self.pool, self.stream, capture_error_mode="thread_local"
         )
-        # The outer one is left in any case: torch does not where a recording fails.
+        # The outer one is left in any case, as torch does not leave it if a recording fails.
         with torch.cuda.stream(self.stream), recording:
             loss = work()
 
@@ -56,14 +56,14 @@ class Capture:
 
 
 class Recorder:
-    """Takes local steps, those that come again from a graph.
+    """Takes local steps, and repeats those that recur from a graph.
 
-    A state ``[n, C, .]`` that it gives lies in memory that the next step from states of these
-    shapes writes to.
+    The next step with states of the same shapes overwrites the memory of a state ``[n, C, .]`` that
+    this returns.
 
     Args:
-        step: gives the state after a step, and its loss, as a function of tensors alone.
-        captures: gives what makes of work a function that does it again.
+        step: returns the state after a step, and its loss, as a function of tensors alone.
+        captures: returns a function that turns work into a function that repeats it.
     """
 
     def __init__(self, step: Step, captures: Callable[[], Callable[[Work], Work]]) -> None:
@@ -71,7 +71,7 @@ class Recorder:
         self._begin(None)
 
     def _begin(self, method: Algorithm | None) -> None:
-        """Forget all graphs; the next will be of a method, whose numbers they have in them."""
+        """Forget all graphs. The next ones belong to a method, whose numbers they contain."""
         self.method, self.capture = method, self.captures()
         self.seen: Counter[Hashable] = Counter()
         self.settled: dict[Hashable, Any] = {}
@@ -79,7 +79,7 @@ class Recorder:
         self.graphs: dict[Hashable, _Graph | None] = {}
 
     def __call__(self, method: Algorithm, state: State, batch: Batch) -> State:
-        if method is not self.method:  # as where a configuration has diverged
+        if method is not self.method:  # for instance after a configuration has diverged
             self._begin(method)
         before = _kind(flat(state))
         if before not in self.settled:
@@ -104,9 +104,9 @@ class Recorder:
 
 
 class _Reads(TorchDispatchMode):
-    """Holds what work inside reads and has not made itself, as a graph reads its memory again.
+    """Keeps the tensors that work reads but has not made itself, as a graph reads their memory.
 
-    Others may let go of it: a loss of the user's, say, whose weights move to another device.
+    Others may release them, for instance a user's loss whose weights move to another device.
     """
 
     def __init__(self) -> None:
@@ -133,12 +133,12 @@ def _leaves(values: Any) -> list[Tensor]:
 
 
 class _Graph:
-    """A step that is recorded.
+    """A recorded step.
 
     Args:
-        step: from a state in some memory.
-        state: that memory, into which the state after it goes, too.
-        batch: one like those that it will take.
+        step: a step from a state in some memory.
+        state: this memory, which also receives the next state.
+        batch: a batch like those that it will take.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class _Graph:
         places = {tensor.untyped_storage().data_ptr() for tensor in flat(state).values()}
 
         def apart(old: Tensor, new: Tensor) -> Tensor:
-            """The new tensor, where it looks at memory that will be written to a copy of it."""
+            """The new tensor, or a copy of it if it is a view of memory that will be written."""
             looks = new.untyped_storage().data_ptr() in places and not _same(old, new)
             return new.clone() if looks else new
 
@@ -188,9 +188,9 @@ def _kind(tensors: dict[str, Tensor]) -> Hashable:
 
 
 def _settled(before: State, after: State) -> Any:
-    """The kind of memory that serves before and after a step, None where none does.
+    """The kind of memory that fits before and after a step, or None if none does.
 
-    Axes repeat only in what the step leaves where it is. So what it leaves is equal along them.
+    Axes repeat only in tensors that the step leaves in place. So these are equal along them.
     """
     old, new = flat(before), flat(after)
     forms = [{name: (t.shape, t.dtype) for name, t in each.items()} for each in (old, new)]
@@ -221,7 +221,7 @@ def _repeats(tensor: Tensor) -> list[bool]:
 
 
 def _once(tensor: Tensor, repeats: list[bool]) -> Tensor:
-    """The tensor without what these axes repeat."""
+    """The tensor without the repeats along these axes."""
     return tensor[tuple(slice(0, 1) if r else slice(None) for r in repeats)]
 
 
@@ -236,7 +236,7 @@ def _same(left: Tensor, right: Tensor) -> bool:
 
 
 def _fill(old: Tensor, new: Tensor) -> Tensor:
-    """Write into memory. What repeats there repeats in the new tensor, too."""
+    """Write into memory. Axes that repeat there also repeat in the new tensor."""
     if not _same(old, new):
         repeats = _repeats(old)
         _once(old, repeats).copy_(_once(new, repeats))

@@ -15,7 +15,7 @@ from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, unknown
 from fedlib.task import Task
 
-# FedOpt averages the last 100 rounds of runs of 1500 to 4000; shorter runs average the same share
+# FedOpt averages the last 100 rounds of runs of 1500 to 4000. Shorter runs average the same share
 # of 1500.
 WINDOW_SHARE = 100 / 1500
 WINDOW_ROUNDS = 100
@@ -25,7 +25,7 @@ Points = tuple[np.ndarray, np.ndarray]
 
 
 def mean_of_last(round: np.ndarray, value: np.ndarray, window: int) -> float:
-    """The mean of a metric's values, given in order, in the last ``window`` rounds that it has.
+    """The mean of a metric's values, given in order, over its last ``window`` rounds.
 
     The initial model's value, in round 0, counts in no other round.
     """
@@ -37,17 +37,17 @@ class History:
     """The results of one run.
 
     Attributes:
-        frame: tidy: ``round, split, metric, value``. Round 0 is the initial model. Split ``"test"``
-            is the server model on the test data. Split ``"train"`` is the example-weighted mean of
-            the batch losses that the cohort saw during local training in that round.
-        clients: tidy, at the last evaluation: ``client, split, metric, value, examples``.
-        params: the final server parameters by name, on the CPU. The last finite ones if the run
-            diverged.
+        frame: tidy frame ``round, split, metric, value``. Round 0 is the initial model. Split
+            ``"test"`` is the server model on the test data. Split ``"train"`` is the
+            example-weighted mean of the cohort's batch losses during local training in that round.
+        clients: tidy frame at the last evaluation: ``client, split, metric, value, examples``.
+        params: the final server parameters by name, on the CPU. If the run diverged, the last
+            finite ones.
         config: the run's configuration.
         meta: device, backend, threads, configurations (trained together), seconds,
-            seconds_per_round, diverged (the round, or None); stopped (the round) where a callback
-            ended the run. What the store adds to it.
-        task: what was trained on, in the process that did.
+            seconds_per_round, diverged (the round, or None), stopped (the round) if a callback
+            ended the run, and the store's additions.
+        task: the task, in the process that trained it.
 
     Example:
         >>> import fedlib
@@ -73,7 +73,7 @@ class History:
 
     @property
     def stand_in(self) -> bool:
-        """Whether the data stands in for the paper's."""
+        """Whether the data are a stand-in for the paper's."""
         return bool(self.config.task["stand_in"])
 
     @property
@@ -93,7 +93,7 @@ class History:
         return names
 
     def points(self, metric: str = "accuracy", split: str = "test") -> Points:
-        """One metric's rounds and values. Tables ask for thousands: NumPy, not pandas."""
+        """One metric's rounds and values. It uses NumPy for speed, as tables need thousands."""
         columns = {name: self.frame[name].to_numpy() for name in self.frame}
         chosen = (columns["metric"] == metric) & (columns["split"] == split)
         if not chosen.any():
@@ -102,7 +102,7 @@ class History:
         return columns["round"][chosen], columns["value"][chosen]
 
     def window(self) -> int:
-        """Over how many last rounds :meth:`final` averages by default."""
+        """The number of last rounds that :meth:`final` averages by default."""
         return min(WINDOW_ROUNDS, max(1, round(rounds_of(self) * WINDOW_SHARE)))
 
     def final(
@@ -111,15 +111,15 @@ class History:
         """Mean over the evaluations in the last ``window`` rounds.
 
         Args:
-            metric, split: which series.
-            window: rounds. Default: FedOpt's 100, or for runs under 1500 rounds the same share of
-                them.
+            metric, split: the series.
+            window: number of rounds. Default: FedOpt's 100, or for runs under 1500 rounds the same
+                share of them.
 
         Returns:
-            NaN if the run diverged.
+            The mean, or NaN if the run diverged.
         """
         if window is not None and window < 1:
-            raise Error(f"window is {window}; allowed: a whole number of rounds >= 1")
+            raise Error(f"window is {window} (allowed: a whole number of rounds >= 1)")
         if self.diverged is not None:
             return float("nan")
         return mean_of_last(*self.points(metric, split), window or self.window())
@@ -131,7 +131,7 @@ class History:
             task: needed if the history comes from a store or another process.
 
         Raises:
-            Error: no task is known, or its model has other parameters.
+            Error: the task is unknown, or its model has other parameters.
 
         Example:
             >>> import fedlib
@@ -141,7 +141,7 @@ class History:
         """
         task = self.task if task is None else task
         if task is None:
-            raise Error("this history knows no task; give the one it is of: history.model(task)")
+            raise Error("this history has no task: give it, as in history.model(task)")
         return task.trained(self.params)
 
     def __repr__(self) -> str:
@@ -155,30 +155,30 @@ class History:
 
 
 def rounds_of(history: History) -> int:
-    """How many rounds a run has: as configured, or until a callback ended it."""
+    """The number of rounds of a run: as configured, or until a callback ended it."""
     rounds: int = history.meta.get("stopped", history.config.rounds)
     return rounds
 
 
-# Of a frame of several histories.
+# Columns of a frame of several histories.
 COLUMNS = ("round", "split", "metric", "value", "diverged")
 
 
 def frame_of(histories: Sequence[History], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Histories' frames below each other.
+    """Concatenate histories' frames.
 
     Args:
-        columns: of each history more columns by name, with the value of all its rows.
+        columns: for each history more columns by name, with one value for all its rows.
 
     Returns:
-        these columns, then round, split, metric, value, diverged (round or NaN).
+        These columns, then round, split, metric, value, diverged (round or NaN).
     """
     frames = []
     for history, named in zip(histories, columns, strict=True):
         rows = len(history.frame)
         whole = {
             name: [tuple(np.asarray(value).tolist()) if np.ndim(value) else value] * rows
-            for name, value in named.items()  # a list is one value, of every row; so is a function
+            for name, value in named.items()  # a list or a function is one value, for every row
         }
         frame = history.frame.assign(**whole, diverged=history.diverged)
         frames.append(frame.astype({"diverged": "float64"}))

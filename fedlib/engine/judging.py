@@ -1,10 +1,10 @@
-"""Whether a fast backend trains a user's module and algorithm as the plain loop does.
+"""Check that a fast backend trains a user's module and algorithm as the plain loop does.
 
-A miniature of the run tells: three clients with a few of its examples and batches of several sizes,
-for two of its configurations, by both backends. It computes in float64, in which rounding is far
-below any other difference, if the module can, and then in the run's type.
+Both backends run a miniature: three clients with a few of the run's examples, in batches of several
+sizes, for two of its configurations. It computes in float64, in which rounding is far below any
+other difference, if the module can, and then in the run's type.
 
-It does not see what begins between the rounds in which it looks, such as a module's counter of
+It does not notice changes that begin between the rounds it checks, such as a module's counter of
 calls that changes outputs after some sixty of them.
 """
 
@@ -43,17 +43,17 @@ from fedlib.engine.vectorized import Vectorized, Work
 from fedlib.errors import Error, first_line
 from fedlib.task import Task
 
-# Rounds before which backends are compared again: some things depend on values that come later.
+# Rounds before which backends are compared again, as some effects depend on later values.
 ROUNDS = 1, 10, 100
-EXAMPLES = 4  # of a batch, at most
-CANDIDATES = 64  # examples among which unlike ones are sought
+EXAMPLES = 4  # largest number in a batch
+CANDIDATES = 64  # examples among which different ones are sought
 CLIENTS = np.arange(3)
-# Each client's gradients are so much longer: what one does to another shows at any threshold.
+# Each client's gradients are scaled by this: an effect of one on another shows at any threshold.
 FACTORS = 1e-3, 1.0, 1e4
-# What is the same but for the order of sums: relative to one parameter's gradient, and to all. In
-# float64 that order changes some 1e-13, in float32 some 1e-4 of a deep network's gradient.
+# Differences that the order of sums explains, relative to one parameter's gradient, and to all. In
+# float64 the order changes about 1e-13, in float32 about 1e-4 of a deep network's gradient.
 SAME = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-2, 1e-4)}
-# The same of what an algorithm makes of them, as differences of parameters divided by small rates.
+# The same for an algorithm's results, which are differences of parameters divided by small rates.
 SAME_REPORT = {torch.float64: (1e-6, 0.0), torch.float32: (1e-2, 0.0)}
 
 
@@ -62,7 +62,8 @@ class Gradients(Algorithm):
     """Sends a client's gradients along two or three steps, each of a twentieth of x's length.
 
     Attributes:
-        whole: whether gradients of whole data are wanted, too; features: and the model's features.
+        whole: whether to send gradients of whole data, too.
+        features: whether to use the model's features.
     """
 
     whole: bool = False
@@ -100,8 +101,8 @@ class Sample(Feed):
     """The data of a miniature.
 
     Attributes:
-        factors: what each client's losses are multiplied by.
-        cohort_size, population: what clients are told of the run.
+        factors: factor on each client's losses.
+        cohort_size, population: the run's numbers, which clients are told.
     """
 
     factors: Tensor
@@ -129,7 +130,7 @@ class Sample(Feed):
         measured: State | None = None,
     ) -> Client:
         known = super().client(sent, round, memory, measured)
-        number = known.number % self.population  # a method may look up what it has for each
+        number = known.number % self.population  # a method may store something for each client
         return replace(known, number=number, cohort=self.cohort_size, population=self.population)
 
 
@@ -138,11 +139,11 @@ class Case:
     """A round of a miniature.
 
     Attributes:
-        feed, config: its data and how clients train; number: of the round.
-        methods: C configurations; state: their server's, ``[C, .]``.
-        same: of one tensor and of all, how much of it may differ.
+        feed, config, number: its data, the clients' settings, and the number of the round.
+        methods, state: C configurations, and their server state ``[C, .]``.
+        same: largest differences of one tensor and of all.
         together: whether a fast backend trains several clients at once.
-        sent: what each client has sent in the last round.
+        sent: each client's report of the last round.
     """
 
     feed: Sample
@@ -155,7 +156,7 @@ class Case:
     sent: dict[int, State] = field(default_factory=dict)
 
     def plain(self, model: FlatModel, order: Sequence[int] = (0, 1, 2)) -> dict[str, Tensor]:
-        """What each client sends and keeps, by the plain loop."""
+        """Each client's report and memory, by the plain loop."""
         loop = Plain(self.feed, model)
         outcomes = {client: self._of(loop, client, [np.array([client])]) for client in order}
         expected = {name: value for c in sorted(outcomes) for name, value in outcomes[c].items()}
@@ -164,7 +165,7 @@ class Case:
         return expected
 
     def fast(self, model: FlatModel) -> dict[str, Tensor]:
-        """What each client sends and keeps, as rows beside the others."""
+        """Each client's report and memory, as rows beside the others."""
         rows, found = Vectorized(self.feed, model), dict[str, Tensor]()
         steps = self.feed.round(self.number, self.config, CLIENTS).steps
         for client in CLIENTS.tolist():
@@ -173,17 +174,17 @@ class Case:
 
     @torch.no_grad()
     def _evaluated(self, model: FlatModel) -> dict[str, Tensor]:
-        """Outputs in evaluation mode for all examples, as an evaluation asks for them."""
+        """Outputs in evaluation mode for all examples, computed as in an evaluation."""
         x = self.feed.inputs(self.feed.data.index.unsqueeze(0), None)
         with model.evaluating(), model.statistics.tracking(self.state.get("statistics")):
             outputs: Tensor = model.rows(model.views(self.state["x"]), x)
         return {"outputs in evaluation": outputs}
 
     def _of(self, backend: Plain | Vectorized, client: int, pieces: Any) -> dict[str, Tensor]:
-        """What ``client`` sends and keeps in a round of these ``pieces`` of all clients."""
+        """The report and memory of ``client`` in a round of these ``pieces`` of all clients."""
         device, method = self.feed.device, self._stacked()
         weights = torch.zeros(len(CLIENTS), dtype=torch.float64)
-        weights[client] = 1.0  # so that sums are of it alone
+        weights[client] = 1.0  # so that sums contain it alone
         memory, measured = (ClientStates(len(CLIENTS), device) for _ in range(2))
         round = self.feed.round(self.number, self.config, CLIENTS)
         work = Work(self.methods, method, self.state, weights, round, memory, measured)
@@ -211,7 +212,7 @@ class Case:
         return {f"{name} of client {client}": value for name, value in flat(outcome).items()}
 
     def serve(self, deed: str, *given: Any) -> State:
-        """What the server does."""
+        """The server's function."""
         if not self.methods[0].of_user:
             return getattr(self._stacked(), deed)(*given)  # type: ignore[no-any-return]
         return serve(self.feed, self.methods, deed, self.number, *given)
@@ -223,7 +224,7 @@ class Case:
     def difference(
         self, found: dict[str, Tensor], expected: dict[str, Tensor], model: FlatModel
     ) -> str:
-        """The name of the first tensor that is another one than ``expected``. Empty if none is."""
+        """The name of the first tensor that differs from ``expected``, or an empty text."""
         if found.keys() != expected.keys():
             return f"{sorted(found)} in place of {sorted(expected)}"
         for name, value in expected.items():
@@ -233,7 +234,7 @@ class Case:
                 parts = list(zip(*both, strict=True))
                 names = [f"{name}, parameter {each}" for each in model.names]
             allowed = self.same[1] * float(value.nan_to_num().double().norm())
-            x = 0.0  # parameters' last digits remain in differences of them
+            x = 0.0  # differences of parameters keep the parameters' last digits
             if not isinstance(self.methods[0], Gradients):
                 digit = torch.finfo(self.feed.dtype).eps
                 x = 64 * digit * float(self.state["x"].double().norm())
@@ -247,9 +248,10 @@ class Judge:
     """Compares a run's fast backend with the plain loop.
 
     Args:
-        task, config: the run's; method: one of its methods.
+        task, config, method: the run's task and configuration, and one of its methods.
         new_model: makes its model, with the same random numbers each time.
-        fast: whether there is a fast backend; copies: whether copies of the model train there.
+        fast: whether there is a fast backend.
+        copies: whether it trains copies of the model.
         together: whether it trains several clients at once.
     """
 
@@ -286,14 +288,16 @@ class Judge:
         server: State | None = None,
         number: int = 0,
     ) -> str:
-        """Why the run has to go on plainly. Empty if ``model``, the run's, may train fast.
+        """Why the run has to continue with the plain loop. Empty if ``model`` may train fast.
 
-        If that is so in some way only (without copies, one row after the other), the model is told.
+        If only some way is correct (without copies, or one row after the other), the model is set
+        to it.
 
         Args:
-            methods: C configurations; server: their states ``[C, .]``, None before round 0: then
-                parameters are moved a little, as zeros may hide what they scale.
-            number: of the round.
+            methods: C configurations.
+            server: their states ``[C, .]``, None before round 0. Then parameters are moved a
+                little, as zeros may hide effects that they scale.
+            number: number of the round.
 
         Raises:
             Error: the plain loop cannot train it, or gives other numbers when it is repeated.
@@ -334,7 +338,7 @@ class Judge:
         """The reason in one type of numbers.
 
         Args:
-            tried: a model that may have been called.
+            tried: a model that may have been called before.
         """
         start, first = tried.initial(), number == 0
         fresh, reason = self._flat(tried.dtype, tried.device), ""
@@ -380,9 +384,9 @@ class Judge:
     def _moved(
         self, model: FlatModel, methods: Sequence[Algorithm]
     ) -> tuple[State, dict[str, Tensor] | None]:
-        """Parameters ``[C, P]`` near the initial ones; these where the model does not take them.
+        """Parameters ``[C, P]`` near the initial ones, or these if the model refuses others.
 
-        Also what the plain loop makes of a user's module there.
+        Also the plain loop's result for a user's module there.
         """
         process.seed(0)
         x = model.initial()
@@ -403,7 +407,7 @@ class Judge:
                 return state, outcome
         except Refusal:
             raise
-        except Exception:  # it does not take such parameters
+        except Exception:  # it refuses such parameters
             pass
         return usual, None
 
@@ -415,13 +419,13 @@ class Judge:
         again: dict[str, Tensor] | None,
         first: bool,
     ) -> dict[str, Tensor]:
-        """What the plain loop makes of a user's module.
+        """The plain loop's result for a user's module.
 
         Args:
-            again: what it has made of ``tried``, from the last client to the first.
+            again: its result for ``tried``, from the last client to the first.
 
         Raises:
-            Error: a model that was called before gives something else, or one of its parameters
+            Error: a model that was called before gives another result, or one of its parameters
                 changes in its forward pass.
         """
         what = f"{self.named} on batches of 1 to {case.config.batch_size} examples"
@@ -434,22 +438,22 @@ class Judge:
             if type(problem) is not Error or not any(norms):
                 raise
             raise Error(
-                f"{problem}; fedlib.models.replace_batch_norm(model, by='group') makes one that "
+                f"{problem}. fedlib.models.replace_batch_norm(model, by='group') makes one that "
                 "takes a single example, too"
             ) from None
         again = called(what, case.plain, tried, (2, 1, 0)) if again is None else again
         if case.difference(again, expected, tried):
             raise Refusal(
                 f"{self.named} gives other outputs after earlier calls, with the same parameters "
-                "and inputs: it keeps something from call to call, or draws from a generator of "
-                "its own; compute all from the inputs, and draw from torch's, in training only"
+                "and inputs: it keeps something from call to call, or draws from its own "
+                "generator. Compute all from the inputs, and draw from torch's, in training only"
             )
-        if first:  # larger ones, which it may bound
+        if first:  # larger ones, as it may bound them
             try:
                 replace(case, state={**case.state, "x": 10 * case.state["x"]}).plain(fresh, (2,))
             except Refusal:
                 raise
-            except Exception:  # it does not take such parameters
+            except Exception:  # it refuses such parameters
                 pass
         for name, parameter in frozen.items():
             if not torch.equal(parameter.nan_to_num(), before[name].nan_to_num()):
@@ -459,10 +463,10 @@ class Judge:
         return expected
 
     def _require_repeatable_server(self, case: Case, model: FlatModel) -> None:
-        """Require that a user's server function is one of its arguments."""
+        """Require that a user's server function depends on its arguments alone."""
         mean = case.sent[1]
         if case.methods[0].single_reports:
-            # As many as in the run's rounds: a trimmed mean, say, needs more than three.
+            # As many as in the run's rounds: a trimmed mean, for example, needs more than three.
             clients = np.resize(CLIENTS, case.feed.cohort_size).tolist()
             sent = (case.sent[client] for client in clients)
             mean = map_state(lambda *parts: torch.stack(parts, 1), *sent)
@@ -471,14 +475,14 @@ class Judge:
         if case.difference(again, once, model):
             raise Refusal(
                 f"server_update of {type(case.methods[0]).__name__} gives other numbers when it is "
-                "called again; draw from torch's own random numbers, and keep what changes in the "
-                "server's state"
+                "called again: draw from torch's own random numbers, and keep changing values in "
+                "the server's state"
             )
 
     def _fastest(
         self, case: Case, tried: FlatModel, start: Tensor, expected: dict[str, Tensor]
     ) -> str:
-        """Why no fast way gives what is expected. The first that does is set in ``tried``."""
+        """Why no fast way gives the expected result. The first that does is set in ``tried``."""
         if not self.fast:
             return ""
         usual, reason = {"carries_rows": tried.carries_rows, "vmaps": tried.vmaps}, ""
@@ -507,15 +511,15 @@ class Judge:
         """Require that a model depends on its own parameters and its state dict alone.
 
         Raises:
-            Error: it reads another module's parameter, or has random numbers that a state dict
-                lacks, by which runs are read back.
+            Error: it reads another module's parameter, or has random numbers that its state dict
+                lacks, so that runs could not be read back.
         """
         data, module = self.sample.train, model.model
         feed = self._case(model, [self.gradients], {}, 0).feed
         x = feed.inputs(data.index[:2].unsqueeze(0), None)[0]
         process.seed(1)
         other, outputs = self.task.new_model().to(model.device, model.dtype), list[Tensor]()
-        with suppress(RuntimeError):  # of other parts, which has no outputs then
+        with suppress(RuntimeError):  # the model may have other parts, and then no outputs
             other.load_state_dict(module.state_dict(), strict=False)
             for each in (module, other):
                 each.eval()
@@ -525,30 +529,30 @@ class Judge:
         if outputs and any(id(end) not in own for end in _ends(outputs[0])):
             raise Refusal(
                 f"{self.named} reads a parameter of another module, by a closure or another copy "
-                "of it, so that it would not train; read it as an attribute of its own layer"
+                "of it, so that it would not train: read it as an attribute of its own layer"
             )
         if len(outputs) < 2 or _differ(outputs[0], outputs[1], 1e-4):
             raise Refusal(
                 f"{self.named} has random numbers that its state dict lacks, so that no run could "
-                "be read back; keep them by register_buffer(name, tensor), or fix their seed"
+                "be read back: keep them by register_buffer(name, tensor), or fix their seed"
             )
 
 
 def require_repeatable(task: Task, *models: nn.Module) -> None:
-    """Require that two models, made with the same random numbers, start from the same ones."""
+    """Require that two models, made with the same random numbers, have the same initial values."""
     pairs = (chain(model.named_parameters(), model.named_buffers()) for model in models)
     for (name, one), (_, other) in zip(*pairs, strict=False):
         if one.shape != other.shape or not torch.equal(one.nan_to_num(), other.nan_to_num()):
             raise Error(
                 f"task {task.name}: model() gives another {name!r} at each call: it draws from a "
-                "generator of its own; draw from torch's, NumPy's or Python's, which the run seeds"
+                "generator of its own. Draw from torch's, NumPy's or Python's, which the run seeds"
             )
 
 
 def _sample(task: Task, batch_size: int | None, size: int) -> Task:
-    """The task with three clients of unlike examples, in batches of ``size`` and fewer.
+    """The task with three clients of different examples, in batches of ``size`` and fewer.
 
-    Batches of one example are among them where the run has such.
+    If the run has batches of one example, so has this.
     """
     sizes, data = task.train.sizes, task.train
     ones = bool((sizes % (batch_size or sizes.max() + 1) == 1).any()) or size == 1
@@ -575,7 +579,7 @@ def _put(model: FlatModel, x: Tensor) -> None:
 
 @contextmanager
 def _default(dtype: torch.dtype) -> Iterator[None]:
-    """torch's default type inside, so that a module makes its tensors in it."""
+    """Use torch's default type inside, so that a module makes its tensors in it."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -585,10 +589,11 @@ def _default(dtype: torch.dtype) -> Iterator[None]:
 
 
 def _differ(one: Tensor, other: Tensor, same: float, allowed: float = 0.0) -> bool:
-    """Whether more than rounding is between vectors ``[C, n]``.
+    """Whether vectors ``[C, n]`` differ by more than rounding.
 
     Args:
-        same: relative to ``other``; allowed: more than that.
+        same: difference relative to ``other``.
+        allowed: further absolute difference.
     """
     try:
         one, other = torch.broadcast_tensors(one.detach().double(), other.detach().double())
@@ -602,7 +607,7 @@ def _differ(one: Tensor, other: Tensor, same: float, allowed: float = 0.0) -> bo
 
 
 def _ends(value: Tensor) -> Iterator[nn.Parameter]:
-    """The parameters that a value's graph goes back to."""
+    """The parameters at the ends of a value's graph."""
     seen, ahead = set(), [value.grad_fn]
     while ahead:
         node = ahead.pop()

@@ -1,4 +1,4 @@
-"""Losses and gradients of clients, as algorithms ask for them, of rows of one program."""
+"""Losses and gradients of clients, for algorithms, as rows of one batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedlib.losses import cross_entropy
 from fedlib.models.layers import real_examples
 from fedlib.task import Task
 
-# What a model calls its own gradient; see :class:`fedlib.models.Softmax`.
+# Name of a model's own gradient function, see :class:`fedlib.models.Softmax`.
 CLOSED_FORM = "cross_entropy_and_grad"
 
 
@@ -25,9 +25,9 @@ class Batch:
 
     Attributes:
         x, y: inputs and targets ``[n, B, ...]``.
-        weights: ``[n, B]``, what each example's loss counts in its batch's loss. 0 for padding.
+        weights: ``[n, B]``, the weight of each example's loss in its batch's loss. 0 for padding.
         keys: int64 ``[n]``, keys of (round, client, step) for dropout, or None in evaluation.
-        mask: bool ``[n, B]``, which examples are real, or None where all are.
+        mask: bool ``[n, B]``, True for real examples, or None if all are.
     """
 
     x: Tensor
@@ -38,11 +38,11 @@ class Batch:
 
 
 class RowsOracle:
-    """``value_and_grad`` of rows: ``x [n, C, P]`` on a :class:`Batch` of n clients."""
+    """``value_and_grad`` for rows: ``x [n, C, P]`` on a :class:`Batch` of n clients."""
 
     def __init__(self, task: Task, model: FlatModel) -> None:
         self.task, self.model = task, model
-        # Not of a subclass, whose forward may be another, and not where parameters are frozen.
+        # Not for a subclass, whose forward may differ, nor for frozen parameters.
         known = task.loss is cross_entropy and CLOSED_FORM in vars(type(model.model))
         known = known and all(p.requires_grad for p in model.model.parameters())
         self.closed_form = getattr(model.model, CLOSED_FORM) if known else None
@@ -68,9 +68,9 @@ class RowsOracle:
     def _grads(
         self, x: Tensor, batch: Batch, draw: int = 0, extra: Extra | None = None
     ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor | None]]:
-        """Losses ``[n, C, 1]``, the parameters as the model saw them, and their gradients.
+        """Losses ``[n, C, 1]``, the parameters as the model used them, and their gradients.
 
-        Their shapes are ``[n * C, ...]``. Those of a single row may be without its axis.
+        Their shapes are ``[n * C, ...]``. A single row may lack this axis.
         """
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)
@@ -92,7 +92,7 @@ class RowsOracle:
                 total = losses + extra(z).reshape(losses.shape)
             if self.task.l2:
                 total = total + self.task.l2 * self.model.squares(leaves)
-            # Rows share nothing, so the gradient of all weighted losses holds each row's own.
+            # Rows are independent, so the gradient of all weighted losses has each row's own.
             grads = torch.autograd.grad(total, leaves, weights, allow_unused=True)
         loss = (losses.detach() * weights).sum(-1).view(clients, configurations, 1)
         return loss, leaves, grads
@@ -107,7 +107,7 @@ class RowsOracle:
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
     def features(self, x: Tensor, batch: Batch) -> Tensor:
-        """The features ``[n, C, B, F]`` without dropout. Those of a sequence's steps in a row."""
+        """The features ``[n, C, B, F]`` without dropout. A sequence's steps are concatenated."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
         with torch.no_grad(), self.model.evaluating(running=False), real_examples(batch.mask):
@@ -115,7 +115,7 @@ class RowsOracle:
         return z.reshape(*x.shape[:2], z.shape[1], -1)
 
     def reduce(self, values: Tensor, batch: Batch) -> Tensor:
-        """Values ``[n, C, B]`` of examples as they count in the batch's loss, ``[n, C, 1]``."""
+        """Values ``[n, C, B]`` of examples, reduced as in the batch's loss, ``[n, C, 1]``."""
         return (values * batch.weights.unsqueeze(1)).sum(-1, keepdim=True)
 
     @staticmethod
@@ -129,13 +129,13 @@ class RowsOracle:
 
 
 class RowsFullBatch:
-    """The clients' whole data: the same batches at every call, added up.
+    """The clients' whole data: the sum over the same batches at every call.
 
     Args:
-        oracle: of the rows.
-        batches: makes the clients' data as batches of the clients that have not run out, the
-            weights of a client's examples adding up over its batches.
-        clients: how many clients M.
+        oracle: oracle of the rows.
+        batches: makes batches of the clients' data, without clients that have run out. The weights
+            of a client's examples are summed over its batches.
+        clients: the number of clients M.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""The plain backend: one client of one configuration after the other, as a loop in PyTorch trains.
+"""The plain backend: one client of one configuration after the other, as in a PyTorch loop.
 
 The module's own parameters hold a client's numbers, and ``loss.backward()`` gives their gradients.
 Nothing is batched over clients or configurations, so nothing can mix them, and a module need not be
-a function of its parameters. This loop judges the fast backends and trains what they cannot.
+a function of its parameters. This loop checks the fast backends and trains all cases that they
+cannot.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from fedlib.errors import Error
 
 
 class Outcome(NamedTuple):
-    """What one client of one configuration does in a phase.
+    """The results of one client of one configuration in a phase.
 
     Attributes:
-        memory: what it keeps; report: what it sends; tensors ``[1, 1, .]``.
-        loss: ``[1]``, the sum over its batches of their losses times what they count; seen: the sum
-            of what they count.
+        memory, report: its memory and its report, tensors ``[1, 1, .]``.
+        loss: ``[1]``, the sum over its batches of their losses times their weights.
+        seen: the sum of these weights.
     """
 
     memory: State
@@ -43,10 +44,11 @@ class Outcome(NamedTuple):
 
 
 class Plain:
-    """Clients and configurations one by one; a client's state is ``[1, 1, .]``.
+    """Clients and configurations one by one. A client's state is ``[1, 1, .]``.
 
     Args:
-        feed: the clients' data; model: from here on its forward passes, too, are one by one.
+        feed: the clients' data.
+        model: its forward passes, too, are one by one from here on.
     """
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
@@ -90,14 +92,14 @@ class Plain:
         return replace(work, methods=[method], method=stacked, server=server)
 
     def enroll(self, work: Work, client: int, c: int) -> Outcome:
-        """A client that takes part for the first time makes its memory."""
+        """The memory of a client that takes part for the first time."""
         knows, full = self._client(work, client), self._whole(work, client)
         with self.model.statistics.tracking(work.server.get("statistics")):
             memory = work.method.client_enroll(work.server, knows, full)
         return self._outcome(require_field(work.method, "client_enroll", memory), {})
 
     def measure(self, work: Work, client: int, c: int) -> Outcome:
-        """A client evaluates its whole data."""
+        """A client's evaluation of its whole data."""
         knows, full = self._client(work, client, work.memory, c), self._whole(work, client)
         with self.model.statistics.tracking(work.server.get("statistics")):
             pair = work.method.client_measure(work.server, knows, full)
@@ -106,7 +108,7 @@ class Plain:
         return self._outcome(parts["kept"], parts["sent"])
 
     def train(self, work: Work, client: int, c: int) -> Outcome:
-        """A client takes its local steps."""
+        """A client's local steps."""
         method, server = work.method, work.server
         batching = self.feed.batching(np.array([client]), work.round)
         state = method.client_init(server, self._client(work, client, work.memory, c))
@@ -130,20 +132,20 @@ class Plain:
     ) -> Outcome:
         loss = torch.as_tensor(loss, dtype=torch.float64, device=self.feed.device)
         if loss.numel() != 1:
-            raise Error(f"client_step gives a loss of shape {(*loss.shape,)}; need one number")
+            raise Error(f"client_step gives a loss of shape {(*loss.shape,)}, not one number")
         return Outcome(map_state(_axes, memory), map_state(_axes, report), loss.view(1), seen)
 
     def _client(self, work: Work, client: int, memory: Any = None, c: int = 0) -> Client:
-        """What a client of configuration ``c`` knows."""
+        """The information of a client of configuration ``c``."""
         one = np.array([client])
 
         def of_its_own(states: Any) -> State:
-            # What configurations share was kept once.
+            # Shared tensors of configurations were kept once.
             held: State = states.get(states.places(one))
             return map_state(lambda t: t[:, min(c, t.shape[1] - 1)].unsqueeze(1), held)
 
         method, measured = work.method, {}
-        # In halves those who train have measured nothing.
+        # With halves, the training clients have not measured anything.
         if memory is not None and work.measured.count and not method.halves:
             measured = of_its_own(work.measured)
         own = of_its_own(memory) if memory is not None and method.remembers else {}
@@ -153,7 +155,7 @@ class Plain:
     def _batches(
         self, batching: Batching, weights: Tensor, training: bool = True
     ) -> Iterable[Batch]:
-        """The batches of one client, which have no padding."""
+        """The batches of one client, without padding."""
         host = {"index": batching.index, "weights": weights, "mask": batching.mask}
         host["keys"] = batching.keys if training else None
         return self.feed.batches(batching, upload(host, self.feed.device))
@@ -224,5 +226,5 @@ def _axes(value: Tensor) -> Tensor:
 
 
 def _side_by_side(*parts: Tensor) -> Tensor:
-    """``[1, C, .]`` of C configurations' ``[1, 1, .]``."""
+    """``[1, C, .]`` from the ``[1, 1, .]`` of C configurations."""
     return torch.cat(parts, 1)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fedlib.engine.judging import Judge
 
 log = logging.getLogger("fedlib")
-# Its own name: the command line shows it.
+# A separate logger, so that the command line shows it.
 _plainly = logging.getLogger("fedlib.plainly")
 Backend = Vectorized | Parallel | Distributed | Plain
 BACKENDS: dict[str, type[Backend]] = {
@@ -54,12 +54,12 @@ BACKENDS: dict[str, type[Backend]] = {
 }
 Keep = Callable[[list[History]], None]
 Callback = Callable[[History], Any]
-# Bytes of a block that the C library hands back to the system when it is freed.
+# Blocks of at least this many bytes are returned to the system when they are freed.
 LARGE_BLOCK = 2**20
 
 
 def require_backend(name: str) -> None:
-    """Require one of :data:`BACKENDS`, or that it be chosen."""
+    """Require one of :data:`BACKENDS`, or ``"auto"``."""
     require_known("backend", name, ("auto", *BACKENDS))
     if name == "distributed" and ranks.count() == 1:
         raise Error(
@@ -73,9 +73,9 @@ _told = [time.monotonic()]
 
 
 def a_minute_is_over() -> bool:
-    """Whether it is time for another line of this process's log; then the next is due in a minute.
+    """Whether the log of this process is due for a line. If so, the next is due in a minute.
 
-    The lines are logged as ``fedlib.progress``, which nobody sees unless asked to.
+    The lines are logged as ``fedlib.progress``, which is hidden by default.
     """
     over = time.monotonic() - _told[0] >= 60
     if over:
@@ -84,17 +84,17 @@ def a_minute_is_over() -> bool:
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
-    """A progress bar without a thread that watches it, which would outlive the run."""
+    """A progress bar without tqdm's monitoring thread, which would outlive the run."""
 
     monitor_interval = 0
 
 
 class Program:
-    """C configurations that train together: one model, one cohort a round, C server states.
+    """C configurations that train together, with one model, one cohort a round, C server states.
 
     Args:
-        configured: the configurations, of one task and one seed, which agree in
-            ``RunConfig.program()`` and in structure.
+        configured: the configurations, of one task and one seed, with the same
+            ``RunConfig.program()`` and structure.
         device, backend, chunk_clients: see :func:`fedlib.run`.
     """
 
@@ -112,7 +112,7 @@ class Program:
         self.task = task.centralized() if method.pooled else task
         self.device = device
         if config.dtype == "tf32" and device.type != "cuda":
-            raise Error(f"dtype 'tf32' needs a CUDA device, this run is on {device}; use 'float32'")
+            raise Error(f"dtype 'tf32' needs a CUDA device, not {device}: use 'float32'")
         self.dtype = DTYPES[config.dtype]
         model = self._new_model()
         _check_features(model, method)
@@ -120,7 +120,7 @@ class Program:
         methods = [run.method for run in configured]
         self.strategy = self._pick(len(configured), backend, chunk_clients)
         self.judge: Judge | None = None
-        if method.of_user or not self.task.described:  # fedlib's own are proven by its tests
+        if method.of_user or not self.task.described:  # fedlib's tests check its own methods
             self._judge_first(methods, chunk_clients)
         feed = Feed(self.task, config.seeds, self.dtype, device)
         feed.require_same_cohorts(config.rounds, config.clients_per_round)
@@ -144,7 +144,7 @@ class Program:
             keep_freed_memory()
         self.callback: Callback | None = None
         self.warned = False
-        # Which of several programs this is, for the progress bar.
+        # The number of this batch of runs among several, for the progress bar.
         self.place = ""
 
     def _pick(
@@ -162,7 +162,7 @@ class Program:
         )
 
     def _judge_first(self, methods: Sequence[Algorithm], chunk_clients: int | None) -> None:
-        """Try what is the user's before round 0; see :mod:`fedlib.engine.judging`."""
+        """Check the user's code before round 0, see :mod:`fedlib.engine.judging`."""
         from fedlib.engine import fitting, judging
 
         if not self.task.described:
@@ -179,16 +179,16 @@ class Program:
             copies=self.strategy.backend == "parallel",
             together=self.strategy.chunk_clients > 1,
         )
-        # All ranks go on as the first one, whose rounding may be another on other machines.
+        # All ranks follow the first one, as rounding may differ on other machines.
         if reason := ranks.first(self.judge.reason(self.model, methods)):
             self._go_plainly(reason)
         elif self.strategy.backend == "plain":
-            self.judge = None  # there is nothing to compare with
-        elif not self.model.copyable:  # then one worker is left
+            self.judge = None  # there is nothing to compare
+        elif not self.model.copyable:  # then only one worker remains
             self.strategy = self._pick(len(methods), "auto", chunk_clients)
 
     def _judge_again(self, now: Progress, number: int) -> None:
-        """Compare backends before round ``number``, if it is one for that."""
+        """Compare backends before round ``number``, if it is one of the rounds for that."""
         from fedlib.engine import judging
 
         if number in judging.ROUNDS and self.judge is not None:
@@ -207,7 +207,7 @@ class Program:
         self.judge, self.strategy = None, replace(self.strategy, backend="plain")
 
     def _train_plainly(self, configurations: int) -> None:
-        """Take the plain backend from here on."""
+        """Use the plain backend from here on."""
         self.training.backend = Plain(self.training.feed, self.model)
         self.training.memory.widen(configurations)
 
@@ -224,16 +224,16 @@ class Program:
         callback: Callback | None = None,
         deadline: Deadline | None = None,
     ) -> list[History]:
-        """All rounds, or those that the checkpoint has not seen; a history per configuration.
+        """All rounds, or those after the checkpoint. Returns a history per configuration.
 
         Args:
-            keep: stores the histories. The checkpoint stays until it has returned, so that what
-                was trained is not lost where it fails.
+            keep: stores the histories. The checkpoint stays until it has returned, so that no
+                trained state is lost if it fails.
             callback: see :func:`fedlib.run`.
-            deadline: where there is a checkpoint, the end of the time that there is.
+            deadline: the end of the available time, with a checkpoint.
 
         Raises:
-            Stopped: after a checkpoint, where the process was asked to end, or has no time left.
+            Stopped: after a checkpoint, if the process was asked to end, or has no time left.
         """
         self.callback = callback
         with self._settings():
@@ -247,7 +247,7 @@ class Program:
 
     @contextmanager
     def _settings(self, others: bool = True) -> Iterator[None]:
-        """torch's settings for this program, inside."""
+        """torch's settings for these runs, inside."""
         count = self.strategy.threads
         with process.alone(self.config.dtype == "tf32"), process.threads(count, others):
             yield
@@ -260,7 +260,7 @@ class Program:
         asked: list[int],
         deadline: Deadline | None,
     ) -> list[History]:
-        """:meth:`run` with a checkpoint, which is gone when the histories are kept."""
+        """:meth:`run` with a checkpoint, which is removed when the histories are kept."""
         if ranks.number() == 0:
             files.require_writable(checkpoint.path.parent, "FEDLIB_DATA or checkpoint=")
         own = ranks.number() == 0
@@ -274,20 +274,20 @@ class Program:
                 raise Paused(self._told(now))
 
         def between(now: Progress, failed: bool) -> None:
-            if ranks.count() > 1 and not failed:  # all end after the same round
+            if ranks.count() > 1 and not failed:  # all ranks must end after the same round
                 asked[:] = next((numbers for numbers in ranks.gather(asked) if numbers), [])
             finished = now.done == self.config.rounds or not now.alive
             looks = [self.config.evaluates(done) for done in (now.done, now.done + 1)]
             late = not (deadline is None or failed or finished or deadline.allows(*looks))
             if ranks.count() > 1 and deadline is not None and not (failed or finished):
                 late = any(ranks.gather(late))
-            # A finished run that will be kept is not worth a checkpoint.
+            # A finished run that will be kept needs no checkpoint.
             must = failed or late or (asked and not (finished and keep))
             if must or (checkpoint.due(now.done) and not finished):
                 if own:
                     checkpoint.save(self.snapshot(now))
                 if asked:
-                    what = f"stopped after round {now.done}; the state is in {checkpoint.path}"
+                    what = f"stopped after round {now.done}. The state is in {checkpoint.path}"
                     raise Stopped(asked[0], what)
             if late:
                 raise Paused(self._told(now))
@@ -300,17 +300,17 @@ class Program:
                 try:
                     checkpoint.save(self.snapshot(now))
                 except Failure as another:
-                    raise Failure(f"{problem}; {another}") from None
+                    raise Failure(f"{problem}. {another}") from None
                 if isinstance(problem, Failure):
                     raise Failure(
-                        f"{problem}; the trained state is in {checkpoint.path}, the same call "
-                        "goes on from there"
+                        f"{problem}. The trained state is in {checkpoint.path}, and the same call "
+                        "continues from there"
                     ) from None
                 raise
         if own:
             checkpoint.discard()
         if asked and keep is not None:
-            what = f"stopped after round {now.done}, the last one; the run is stored"
+            what = f"stopped after round {now.done}, the last one. The run is stored"
             raise Stopped(asked[0], what)
         return histories
 
@@ -320,8 +320,8 @@ class Program:
         now: Progress,
         between: Callable[[Progress, bool], None] = lambda now, failed: None,
     ) -> tuple[list[History], Progress]:
-        """The histories, and the state after the last round; ``between`` is called after each, and
-        where a callback has failed.
+        """The histories, and the state after the last round. ``between`` is called after each, and
+        after a callback has failed.
         """
         started, stopped = time.perf_counter() - now.spent, dict[str, int]()
         bar = _Bar(
@@ -359,12 +359,12 @@ class Program:
         return self._histories(now, **stopped), now
 
     def _asks_to_stop(self, callback: Callback, now: Progress) -> bool:
-        """Whether a callback, called now for each configuration, says that all shall end.
+        """Whether a callback, called for each configuration, asks to end all of them.
 
-        A bar of tqdm gives True, too, where its update drew it; that is no such word.
+        A bar of tqdm also returns True when its update draws it. This does not count.
 
         Raises:
-            Error: it gives neither true nor false nor None.
+            Error: it returns neither true nor false nor None.
         """
         before = _moved()
         answers = [callback(history) for history in self._histories(now)]
@@ -381,19 +381,19 @@ class Program:
             nothing = answer is None or (isinstance(answer, (int, str)) and not answer)
             if not (nothing or isinstance(answer, (bool, np.bool_))):
                 raise Error(
-                    f"callback gives {shown(answer)} after round {now.done}; return True to end "
-                    "the run there, None or False to go on"
+                    f"callback gives {shown(answer)} after round {now.done}: return True to end "
+                    "the run there, None or False to continue"
                 )
         return all(answers)
 
     def _histories(self, now: Progress, **stopped: int) -> list[History]:
-        """What there is so far."""
+        """The histories so far."""
         self._note(now)
         params = [self.model.named(vector) for vector in now.final]
         return self.record.histories(params, self._meta(now) | stopped)
 
     def snapshot(self, now: Progress) -> Snapshot:
-        """The program's whole state, not copied."""
+        """The whole state, not copied."""
         return {
             "progress": vars(now),
             "memory": self.training.memory.state_dict(),
@@ -403,17 +403,17 @@ class Program:
         }
 
     def restore(self, saved: Snapshot) -> Progress:
-        """Take up what :meth:`snapshot` gave.
+        """Restore the result of :meth:`snapshot`.
 
         Raises:
-            Error: by now the task names other clients for the rounds that are done.
+            Error: the task now names other clients for the rounds that are done.
         """
         training, done = self.training, saved["progress"]["done"]
         training.named = training.feed.cohorts_until(done, self.config.clients_per_round)
         if training.named != saved.get("cohorts", training.named):
             raise Error(
                 f"task {self.task.name}: cohorts gives other clients for the rounds before {done} "
-                "than when they ran, so the run cannot go on; make it a function of the round"
+                "than when they ran, so the run cannot resume: make it a function of the round"
             )
         self.training.memory.load_state_dict(saved["memory"])
         self.record.load_state_dict(saved["record"])
@@ -423,7 +423,7 @@ class Program:
         return Progress(**saved["progress"])
 
     def stepper(self) -> Callable[[], None]:
-        """A function that does the next round at each call, for measuring."""
+        """A function that runs the next round at each call, for measuring."""
         now = self._start()
 
         def step() -> None:
@@ -456,7 +456,7 @@ class Program:
                 self.record.evaluation(done, alive, found, PERSONAL)
 
     def _own_model(self, alive: list[int], server: State, client: int) -> Tensor:
-        """What a client uses itself, ``[C, P]``."""
+        """The parameters that a client itself uses, ``[C, P]``."""
         training = self.training
         if training.memory.slots[client] < 0:
             x: Tensor = server["x"]
@@ -466,7 +466,7 @@ class Program:
         return own.expand(1, len(alive), -1)[0]
 
     def _note(self, now: Progress) -> None:
-        """Note the parameters of the configurations that take part, as their final ones so far."""
+        """Store the parameters of the active configurations, as their final ones so far."""
         if now.alive:
             now.final[now.alive] = _sent(now.server)
 
@@ -478,7 +478,7 @@ class Program:
         new, loss = self.training.round(now.alive, now.server, number)
         survivors = now.alive
         if loss is not None:
-            # 0 x is 0 for finite numbers and NaN for others; torch.isfinite passes over x thrice.
+            # 0 x is 0 for finite numbers and NaN for others. torch.isfinite reads x three times.
             good = torch.isfinite(loss) & ((0 * new["x"]).sum(-1) == 0)
             floats = self.training.floats
             survivors = self.record.training(number + 1, now.alive, loss, good, floats)
@@ -494,7 +494,7 @@ class Program:
             self._evaluate(now.done, now.alive, now.server)
 
     def _leave(self, now: Progress, survivors: list[int]) -> None:
-        """Let those leave the program that have diverged."""
+        """Remove configurations that have diverged."""
         places = [now.alive.index(run) for run in survivors]
         keep = torch.tensor(places, device=self.device, dtype=torch.int64)
         now.server = kept(keep, now.server, len(now.alive))
@@ -502,7 +502,7 @@ class Program:
         now.alive = survivors
 
     def _told(self, now: Progress) -> str:
-        """Where the program is, in words."""
+        """The progress in words."""
         each = f"{now.seconds / max(1, now.done):.2g} s each"
         return f"{self._title()}: {now.done} of {self.config.rounds} rounds, {each}"
 
@@ -513,7 +513,7 @@ class Program:
         return f"{self.place}{', '.join(names)}{many} on {self.task.name}{stand_in}"
 
     def _meta(self, now: Progress) -> dict[str, Any]:
-        """How the histories came about."""
+        """Meta data of the histories."""
         cuda = self.device.type == "cuda"
         return {
             "device": torch.cuda.get_device_name(self.device) if cuda else str(self.device),
@@ -527,22 +527,22 @@ class Program:
 
 
 def _moved() -> dict[int, Any]:
-    """How far the bars of tqdm are."""
+    """The positions of tqdm's bars."""
     bars = getattr(tqdm, "_instances", ())
     return {id(bar): bar.n for bar in list(bars)}
 
 
 def _sent(server: State) -> Tensor:
-    """What a server sends to clients: its parameters ``[C, P]`` and running statistics."""
+    """The tensors that a server sends: its parameters ``[C, P]`` and running statistics."""
     x: Tensor = server["x"]
     return torch.cat([x, server["statistics"]], -1) if "statistics" in server else x
 
 
 def _check_features(model: nn.Module, method: Algorithm) -> None:
-    """Refuse a method that needs a model's features where the model does not show them."""
+    """Refuse a method that needs features if the model has none."""
     if method.needs_features and not (hasattr(model, "features") and hasattr(model, "head")):
         name = type(getattr(method, "objective", method)).__name__
         raise Error(
             f"{name} needs the features of the model, but "
-            f"{type(model).__name__} has no features(x) and head(features); add them"
+            f"{type(model).__name__} has no features(x) and head(features): add them"
         )

@@ -1,4 +1,4 @@
-"""One run on several devices: ranks of torch.distributed, a process each, which torchrun starts.
+"""One run on several devices: one process per rank of torch.distributed, started by torchrun.
 
 Every rank samples the same cohort and trains a share of its clients. Their sums are added in the
 ranks' order on every rank, so that all have the same server. Rank 0 alone reads and writes files.
@@ -23,20 +23,20 @@ Piece = TypeVar("Piece")
 
 
 def count() -> int:
-    """How many ranks run together. 1 without torch.distributed."""
+    """The number of ranks that run together, 1 without torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def number() -> int:
-    """Which rank this process is, from 0."""
+    """The rank of this process, from 0."""
     return dist.get_rank() if count() > 1 else 0
 
 
 def join(device: str = "auto") -> None:
-    """Join the processes that torchrun has started. A process on its own goes on alone.
+    """Join the processes that torchrun has started. A single process continues alone.
 
     Args:
-        device: see :func:`fedlib.run`; on CUDA each rank of a machine takes the GPU of its number.
+        device: see :func:`fedlib.run`. On CUDA each rank of a machine takes the GPU of its number.
     """
     if count() > 1 or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return
@@ -48,7 +48,7 @@ def join(device: str = "auto") -> None:
 
 
 def gather(value: T) -> list[T]:
-    """Every rank's value, in order. Tensors are to be on the CPU.
+    """Every rank's value, in order. Tensors must be on the CPU.
 
     Raises:
         Failure: another rank has ended.
@@ -64,7 +64,7 @@ def gather(value: T) -> list[T]:
 
 
 def first(value: T) -> T:
-    """Rank 0's value, on every rank. Tensors are to be on the CPU.
+    """Rank 0's value, on every rank. Tensors must be on the CPU.
 
     Raises:
         Failure: another rank has ended.
@@ -80,7 +80,7 @@ def first(value: T) -> T:
 
 
 def shared(function: Callable[[Piece], T], pieces: Sequence[Piece]) -> list[T]:
-    """``function`` of every piece, in order. Each rank calls it for a share of them."""
+    """``function`` of every piece, in order. Each rank calls it for a part of them."""
     ranks = count()
     if ranks == 1:
         return [function(piece) for piece in pieces]
@@ -95,6 +95,6 @@ def moved(value: Any, device: torch.device | str) -> Any:
 
 def _lost(problem: RuntimeError) -> Failure:
     return Failure(
-        f"another rank has ended, so rank {number()} stops too ({first_line(problem)}); "
-        "the same command goes on from the last checkpoint"
+        f"another rank has ended, so rank {number()} stops too ({first_line(problem)}). "
+        "The same command resumes from the last checkpoint"
     )

@@ -1,7 +1,7 @@
 """Rows: many parameter vectors through one model.
 
-A configuration × client pair is a row. All parameters of a row lie in one vector of length P. The
-model sees views of them, either with a leading row axis (layers that carry rows, or any module
+A configuration × client pair is a row. All parameters of a row are in one vector of length P. The
+model sees views of them, either with a leading row axis (layers that support rows, or any module
 through ``torch.func.vmap``) or in their ordinary shapes (one row, or row after row for a module
 that ``vmap`` cannot run, such as ``torch.nn.GRU``).
 """
@@ -32,13 +32,13 @@ _generators = threading.Lock()
 
 
 class Refusal(Error):
-    """What one client after the other, too, would not train to the same numbers again."""
+    """A model whose results even the plain loop could not reproduce."""
 
 
 class NoPadding(TorchFunctionMode):
     """Under torch.func.vmap: refuse embeddings with padding, whose gradient vmap gets wrong.
 
-    The message says vmap, so that rows are then computed one after the other.
+    The message mentions vmap, so that rows are then computed one after the other.
     """
 
     def __torch_function__(
@@ -52,7 +52,7 @@ class NoPadding(TorchFunctionMode):
 
 
 def seeded(function: Callable[[Tensor], Any], x: Tensor, key: Tensor) -> Any:
-    """``function(x)`` with torch's generators seeded by a 0-d key, and put back afterwards."""
+    """``function(x)`` with torch's generators seeded by a 0-d key, and restored afterwards."""
     devices = [x.device] if x.is_cuda else []
     with _generators, torch.random.fork_rng(devices=devices):
         torch.default_generator.manual_seed(int(key))
@@ -62,7 +62,7 @@ def seeded(function: Callable[[Tensor], Any], x: Tensor, key: Tensor) -> Any:
 
 
 def draws(function: Callable[[Tensor], Any], x: Tensor) -> bool:
-    """Whether a call moves torch's generators. They are put back."""
+    """Whether a call advances torch's generators. They are restored."""
     devices = [x.device] if x.is_cuda else []
     with _generators, torch.random.fork_rng(devices=devices), torch.no_grad():
         before = process.random_states()
@@ -71,14 +71,15 @@ def draws(function: Callable[[Tensor], Any], x: Tensor) -> bool:
 
 
 class Vector:
-    """Some of a model's tensors as one vector; others are put in their place during a call.
+    """Some of a model's tensors as one vector. Other tensors replace them during a call.
 
     Args:
         kind: ``"_parameters"`` or ``"_buffers"``.
-        places: where the model holds each of them: modules and the names there.
+        places: for each tensor the modules that hold it and its names there.
 
     Attributes:
-        shapes, sizes: of each; size: of all of them.
+        shapes, sizes: shape and size of each tensor.
+        size: size of all of them.
     """
 
     def __init__(self, kind: str, places: Sequence[Sequence[tuple[nn.Module, str]]]) -> None:
@@ -89,32 +90,31 @@ class Vector:
         self.size = sum(self.sizes)
 
     def initial(self) -> Tensor:
-        """The model's own as one vector."""
+        """The model's own tensors as one vector."""
         flat = [tensor.detach().reshape(-1) for tensor in self.original]
         return torch.cat(flat) if flat else torch.zeros(0)
 
     def views(self, x: Tensor) -> list[Tensor]:
-        """Views of vectors ``x [..., size]`` in the tensors' shapes, any leading axes kept."""
+        """Views of vectors ``x [..., size]`` in the tensors' shapes, with any leading axes."""
         parts = x.detach().split_with_sizes(self.sizes, -1)
         return [p.view((*x.shape[:-1], *s)) for p, s in zip(parts, self.shapes, strict=True)]
 
     def put(self, tensors: Sequence[Tensor]) -> None:
-        """Give these to the model."""
+        """Put these tensors into the model."""
         for places, tensor in zip(self.places, tensors, strict=True):
             for module, name in places:
                 vars(module)[self.kind][name] = tensor
 
 
 class Statistics(Vector):
-    """The running statistics of a model: what a forward pass in training changes.
+    """The running statistics of a model, which a forward pass in training changes.
 
     Args:
-        model: its layers name in ``moving`` those of their buffers that they put new ones in the
-            place of.
+        model: its layers list in ``moving`` the buffers that they replace by new ones.
 
     Attributes:
-        moved: ``[..., B]``, what the first pass in training left of those that were put in by
-            :meth:`tracking`.
+        moved: ``[..., B]``, the values after the first pass in training of those that
+            :meth:`tracking` put in.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -124,10 +124,10 @@ class Statistics(Vector):
         self.awaits = False
 
     def tracking(self, values: Tensor | None) -> AbstractContextManager[Statistics]:
-        """While open, the model has these, ``[..., B]`` with one row for every row of parameters,
-        or with a number that divides theirs and is repeated.
+        """In this context the model has these values, ``[..., B]``. They have one row for every row
+        of parameters, or a number of rows that divides theirs and is repeated.
 
-        The first forward pass in training mode moves them; see :attr:`moved`. None: as they are.
+        The first forward pass in training mode moves them, see :attr:`moved`. None: unchanged.
         """
         return self._tracking(values) if self.size else nullcontext(self)
 
@@ -139,12 +139,12 @@ class Statistics(Vector):
         try:
             yield self
         finally:
-            # What moved is read after the block.
+            # The moved values are read after the block.
             self.values, _, self.awaits = before
 
     @contextmanager
     def of_row(self, row: int) -> Iterator[Statistics]:
-        """While open, the values are those of one row, and ``moved`` says what becomes of them."""
+        """In this context the values are those of one row, and ``moved`` has the new ones."""
         before = self.values, self.moved, self.awaits
         if self.size:
             values = self.values.reshape(-1, self.size)
@@ -155,12 +155,12 @@ class Statistics(Vector):
             self.values, self.moved, self.awaits = before
 
     def gather(self, moved: list[Tensor], training: bool) -> None:
-        """Note what became of rows, each from :meth:`of_row`, if nothing was noted yet."""
+        """Store the new values of rows, each from :meth:`of_row`, unless some are stored yet."""
         if self.awaits and training:
             self.moved, self.awaits = torch.stack(moved).reshape(self.values.shape), False
 
     def train(self) -> None:
-        """The layers that have statistics in training mode."""
+        """Put the layers that have statistics into training mode."""
         for ((layer, _),) in self.places:
             layer.train()
 
@@ -174,7 +174,7 @@ class Statistics(Vector):
         self.put(self.views(values if rows else values.squeeze(0)))
 
     def take(self) -> None:
-        """Note what became of them, if nothing was noted yet."""
+        """Store the new values, unless some are stored yet."""
         if self.awaits:
             rows = self.values.shape[:-1]
             flat = [getattr(*place).reshape(*rows, -1) for (place,) in self.places]
@@ -192,7 +192,7 @@ def _quiet() -> Iterator[None]:
         functorch._set_vmap_fallback_warning_enabled(True)
 
 
-# What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values,
+# Torch's messages if torch.func.vmap cannot run a model: recurrent layers, decisions on values,
 # NumPy.
 NO_VMAP = ("atching rule", "vmap", "data pointer")
 NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -202,9 +202,9 @@ class FlatModel(Vector):
     """A model as a function of a flat parameter vector.
 
     Args:
-        model: the module, from here on in training mode; those of its parameters that require a
-            gradient are replaced by views during each call. Tied weights stay tied.
-        dtype, device: of parameters and buffers.
+        model: the module, from here on in training mode. Its parameters that require a gradient are
+            replaced by views during each call. Tied weights stay tied.
+        dtype, device: type and device of parameters and buffers.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
@@ -213,11 +213,11 @@ class FlatModel(Vector):
         self.dtype, self.device = dtype, device
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
-        # Whether rows go through torch.func.vmap: until it cannot run the model, or runs it wrong.
+        # Whether rows use torch.func.vmap, until it cannot run the model, or runs it wrong.
         self.vmaps = True
         self._vmapped = False  # whether it has, once
-        self.copies_inputs = False  # as a user's model may change its inputs, which are others' too
-        self.copyable = True  # whether a copy of the model is one, as one by closures is not
+        self.copies_inputs = False  # a user's model may change its inputs, which others need too
+        self.copyable = True  # whether a copy is independent, which closures prevent
         # Whether forward passes are one by one, in the module's own parameters.
         self.plain = False
         trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
@@ -225,7 +225,7 @@ class FlatModel(Vector):
             raise Error(f"model {type(model).__name__} has no parameters to train")
         self.names = list(trained)
         super().__init__("_parameters", [self._held(parameter) for parameter in trained.values()])
-        # Weights of layers, in contrast to the scales and shifts of normalisation.
+        # Weights of layers, as opposed to the scales and shifts of normalisation.
         self._weights = [not isinstance(places[0][0], NORMS) for places in self.places]
         self.statistics = Statistics(self.model)
         for module in self.model.modules():
@@ -233,13 +233,13 @@ class FlatModel(Vector):
             self.vmaps &= not isinstance(module, BatchNorm2d)
 
     def layout(self) -> dict[str, Part]:
-        """Where each parameter lies in a vector ``x [..., P]``."""
+        """The place of each parameter in a vector ``x [..., P]``."""
         ends = itertools.accumulate(self.sizes, initial=0)
         places = map(slice, *zip(*itertools.pairwise(ends), strict=True))
         return dict(zip(self.names, map(Part, places, map(tuple, self.shapes)), strict=True))
 
     def _held(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
-        """Where the model holds a parameter: several places if its weights are tied."""
+        """The places of a parameter in the model, several if its weights are tied."""
         return [
             (module, name)
             for module in self.model.modules()
@@ -248,7 +248,7 @@ class FlatModel(Vector):
         ]
 
     def leaves(self, x: Tensor) -> list[Tensor]:
-        """The views as leaves of the graph. Those of a single row ``[1, P]`` have no row axis.
+        """The views as leaves of the graph. A single row ``[1, P]`` gives leaves without row axis.
 
         Differentiating by these and joining the gradients is faster than by ``x`` itself.
         """
@@ -256,8 +256,8 @@ class FlatModel(Vector):
         return [view.requires_grad_() for view in self.views(vectors)]
 
     def named(self, x: Tensor) -> dict[str, Tensor]:
-        """A vector ``x [P + B]`` as named tensors, copied to the CPU, as ``load_state_dict`` takes
-        them: tied weights by all their names, frozen parameters and buffers as they are.
+        """A vector ``x [P + B]`` as named tensors on the CPU for ``load_state_dict``: tied weights
+        under all their names, frozen parameters and buffers unchanged.
         """
         with self.statistics.tracking(x[self.size :]):
             self.put(self.views(x[: self.size]))
@@ -267,7 +267,7 @@ class FlatModel(Vector):
             finally:
                 self.put(self.original)
                 self.statistics.put(self.statistics.original)
-        # Batches tracked nobody counts here, and their number need not be loaded.
+        # Nothing here counts batches tracked, and loading does not need their number.
         return {
             name: tensor.cpu().clone()
             for name, tensor in named.items()
@@ -275,7 +275,7 @@ class FlatModel(Vector):
         }
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
-        """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
+        """Gradients in the parameters' shapes as vectors ``[*rows, P]``. None counts as zero."""
         flat = [
             self.original[0].new_zeros(*rows, size) if grad is None else grad.reshape(*rows, size)
             for grad, size in zip(grads, self.sizes, strict=True)
@@ -287,19 +287,19 @@ class FlatModel(Vector):
     ) -> Tensor:
         """``x - lr * gradient [n, C, P]`` of rows, with gradients in the parameters' shapes.
 
-        Each gradient is read once where it lies. Joining them first would write and read all of
+        Each gradient is read once in its own memory. Joining them first would write and read all of
         them again.
 
         Args:
             lr: broadcasts to ``[n, C, 1]``.
-            out: where to write, maybe ``x`` itself; default a new tensor.
+            out: the tensor to write to, which may be ``x``. Default: a new tensor.
         """
         new = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
         olds = x.split_with_sizes(self.sizes, -1)
         parts = olds if new is x else new.split_with_sizes(self.sizes, -1)
         for old, part, grad in zip(olds, parts, grads, strict=True):
             if grad is None:
-                part.copy_(old)  # nothing, where x is written to itself
+                part.copy_(old)  # this does nothing if x is written to itself
             else:
                 torch.addcmul(old, grad.reshape(old.shape), lr, value=-1, out=part)
         return new
@@ -309,7 +309,7 @@ class FlatModel(Vector):
         """``leaf - lr * gradient`` in place, for the leaves of a single row, all at once.
 
         Args:
-            leaves, grads: in the parameters' shapes, as :meth:`leaves` gives them for one row.
+            leaves, grads: in the parameters' shapes, from :meth:`leaves` for one row.
             lr: one number, on the CPU.
         """
         pairs = [(leaf, grad) for leaf, grad in zip(leaves, grads, strict=True) if grad is not None]
@@ -318,8 +318,8 @@ class FlatModel(Vector):
             torch._foreach_add_(moved, steps, alpha=-float(lr))
 
     def squares(self, leaves: Sequence[Tensor]) -> Tensor:
-        """The sum of the squares of the weights, normalisation's not counted: ``[R, 1]``, or a
-        number for leaves without a row axis.
+        """The sum of the squares of the weights except normalisation's: ``[R, 1]``, or a number for
+        leaves without a row axis.
         """
         parts = [
             leaf.square().flatten(leaf.dim() - len(shape)).sum(-1) if shape else leaf.square()
@@ -330,9 +330,9 @@ class FlatModel(Vector):
         return total.unsqueeze(-1) if total.dim() else total
 
     def rows(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
-        """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R.
+        """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``, where G divides R.
 
-        One model's leaves may be without a row axis.
+        One model's leaves may lack a row axis.
 
         Args:
             features: return a pair: outputs, and the models' features ``[R, B, F]``.
@@ -388,7 +388,7 @@ class FlatModel(Vector):
         return _each_part(lambda *rows: torch.stack(rows), *outputs)
 
     def _one_by_one(self, leaves: Sequence[Tensor], x: Tensor, features: bool) -> Any:
-        """Row after row, as :meth:`pass_of_one` computes each."""
+        """Row after row, each computed by :meth:`pass_of_one`."""
         if leaves[0].dim() == len(self.shapes[0]):
             leaves = [leaf.unsqueeze(0) for leaf in leaves]
         outputs, rows = [], len(leaves[0])
@@ -399,7 +399,7 @@ class FlatModel(Vector):
 
     @contextmanager
     def holding(self, values: Sequence[Tensor]) -> Iterator[None]:
-        """While open, the module's own parameters, which stay the same objects, have these values.
+        """In this context the module's own parameters, the same objects, have these values.
 
         Raises:
             Error: the module has changed one of them in the meantime.
@@ -416,15 +416,15 @@ class FlatModel(Vector):
             if not torch.equal(parameter.nan_to_num(), value.nan_to_num()):
                 raise Refusal(
                     f"the model {type(self.model).__name__} changes its parameter {name!r} in its "
-                    "forward pass, as max_norm of an embedding does, which no optimizer would see; "
+                    "forward pass, as max_norm of an embedding does, which no optimizer would see: "
                     "compute with a bounded one, for instance torch.renorm(self.weight, 2, 0, 1.0)"
                 )
 
     def pass_of_one(self, x: Tensor, key: Tensor | None, features: bool = False) -> Any:
-        """Outputs ``[B, ...]`` of the module as it stands, for inputs ``[B, ...]``.
+        """Outputs ``[B, ...]`` of the module with its current values, for inputs ``[B, ...]``.
 
         Args:
-            key: 0-d, of all random numbers of this pass in training mode; or None.
+            key: 0-d, the key of all random numbers of this pass in training mode, or None.
             features: return a pair: outputs, and the features.
         """
         function, x = self._with_features if features else self.model, x.clone()
@@ -440,10 +440,10 @@ class FlatModel(Vector):
 
     @contextmanager
     def evaluating(self, running: bool = True) -> Iterator[None]:
-        """The model in evaluation mode inside: no dropout.
+        """The model in evaluation mode inside, without dropout.
 
         Args:
-            running: by the running statistics, where there are any; else by the batch's own.
+            running: use running statistics, if there are any. Otherwise the batch's own.
         """
         before = self.model.training
         self.model.eval()
@@ -478,26 +478,26 @@ class FlatModel(Vector):
         return _each_part(lambda t: t.to(self.dtype) if t.is_floating_point() else t, outputs)
 
     def _seeded(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
-        """A pass; torch's own random numbers are functions of a single row's key."""
+        """A pass. torch's own random numbers are functions of a single row's key."""
         keyed = randomness.MASKS.get()
         plain = self.carries_rows or not self.model.training or self._draws is False
         if plain or keyed is None or keyed.keys.dim() or keyed.vmapped:
             return function(x)
         if self._draws is None:
             self._draws = draws(function, x.clone() if self.copies_inputs else x)
-            keyed.calls = 0  # the trial took the keys of layers that have keyed masks
-            self.statistics.put_values(0)  # and moved these
+            keyed.calls = 0  # the trial used the keys of layers with keyed masks
+            self.statistics.put_values(0)  # and it moved these
         if not self._draws:
             return function(x)
         return _of_real_examples(lambda inputs: seeded(function, inputs, keyed.keys), x)
 
 
 def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
-    """``function`` of a batch without its padding, whose outputs ``[B, ...]`` are the first's: a
-    loss may be infinite at zeros, and NaN would remain of it, whatever it weighs.
+    """``function`` of a batch without its padding, for which the outputs ``[B, ...]`` repeat the
+    first example's. A loss may be infinite at zeros, and give NaN with any weight.
 
-    How many numbers torch's generators give depends on how many examples there are, and how many
-    are padding on which clients train together.
+    The number of random numbers from torch's generators depends on the number of examples, and the
+    padding depends on which clients train together.
     """
     real = layers.REAL.get()
     if real is None:
@@ -512,14 +512,14 @@ def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
 
 
 def _each_part(function: Callable[..., Tensor], *outputs: Any) -> Any:
-    """A function of forward passes' outputs; where they are tuples, of each part."""
+    """A function of forward passes' outputs, applied to each part of tuples."""
     if isinstance(outputs[0], tuple):
         return tuple(function(*parts) for parts in zip(*outputs, strict=True))
     return function(*outputs)
 
 
 def _prepared(model: nn.Module) -> nn.Module:
-    """A model whose dropout is the keyed one in place of torch's.
+    """A model whose dropout is keyed instead of torch's.
 
     Raises:
         Error: its parameters cannot be replaced, or it has state that rows cannot share.
@@ -529,21 +529,21 @@ def _prepared(model: nn.Module) -> nn.Module:
             where = f"{name or 'the module'} ({type(module).__name__})"
             raise Error(
                 f"model {type(model).__name__}: {where} is scripted, so its parameters cannot be "
-                "replaced; give the nn.Module"
+                "replaced: give the nn.Module"
             )
-    model.train()  # a pretrained layer may stay in evaluation mode, where it keeps what it has
+    model.train()  # a pretrained layer may stay in evaluation mode, and keep its statistics
     for name, module in list(model.named_modules()):
         tracks = isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
         tracks = tracks and module.training
         if tracks and not getattr(module, "moving", ()):
             raise Error(
                 f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
-                "rows cannot share; use fedlib.models.replace_batch_norm(model, by='group')"
+                "rows cannot share. Use fedlib.models.replace_batch_norm(model, by='group')"
                 + (", or by='batch', or by='running'" if type(module) is nn.BatchNorm2d else "")
-                + "; a pretrained layer that train() leaves in evaluation mode may stay"
+                + ". A pretrained layer that train() leaves in evaluation mode may stay"
             )
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-            module.sparse = False  # gradients are joined in one vector
+            module.sparse = False  # as gradients are joined in one vector
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")
             setattr(model.get_submodule(parent), leaf, layers.Dropout(module.p))

@@ -1,4 +1,4 @@
-"""Running algorithms on tasks, in programs of the configurations that can train together."""
+"""Running algorithms on tasks, in batches of the configurations that can train together."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from fedlib.task import Task, refuse_in_a_plan
 
 @process.alone()
 def programs(configured: Sequence[Configured], device: str | None = None) -> list[list[int]]:
-    """Which configurations share a program: their positions, grouped.
+    """The configurations that share a batch: their positions, grouped.
 
-    Those of one task and one seed do where their methods have the same structure.
+    Configurations of one task and one seed do if their methods have the same structure.
 
     Args:
-        device: given, a program has no more configurations than fit: one client of each is at most
-            what this device trains at once, and what their clients remember has room.
+        device: limits the configurations of a batch to those that fit: one client of each must be
+            trainable at once on this device, and their clients' memories must fit.
     """
     groups: dict[Any, list[int]] = {}
     for position, (config, method, task) in enumerate(configured):
@@ -55,7 +55,7 @@ def programs(configured: Sequence[Configured], device: str | None = None) -> lis
 
 
 def _most(run: Configured, size: int, device: torch.device) -> int:
-    """How many configurations of a model of ``size`` parameters a program has at most."""
+    """The largest number of configurations of a model of ``size`` parameters in one batch."""
     most, config = chunk_numbers(device) // max(1, size), run.config
     free = free_bytes(device) if run.method.remembers else None
     if free is not None:  # clients' memories take their share of the device, or of the host
@@ -66,12 +66,12 @@ def _most(run: Configured, size: int, device: torch.device) -> int:
     return max(1, most)
 
 
-# One seed, seeds apart by what they draw (see :func:`run`), or several.
+# One seed, separate seeds for different draws (see :func:`run`), or several.
 Seeds = int | Mapping[str, int] | Sequence[int]
 
 
 class Execution(TypedDict, total=False):
-    """How runs are computed, which does not decide their numbers; see :func:`run`."""
+    """How runs are computed, which does not change their numbers, see :func:`run`."""
 
     device: str
     backend: str
@@ -108,38 +108,39 @@ def run(
     Args:
         task: from :func:`fedlib.load_task`, :func:`fedlib.quadratic_task`, or your own
             :class:`fedlib.Task`.
-        algorithm: a name from :func:`fedlib.list_algorithms`, ``"MODULE:NAME"`` of yours, a method
-            composed by hand, or a class derived from :class:`fedlib.Algorithm`.
-        rounds: default the task's.
-        seed: of initialisation, client sampling and batches; a dict with keys ``init``,
-            ``sampling``, ``batches`` sets them apart. The partition's seed belongs to the task.
+        algorithm: a name from :func:`fedlib.list_algorithms`, ``"MODULE:NAME"`` of your own, a
+            method composed by hand, or a class derived from :class:`fedlib.Algorithm`.
+        rounds: default: the task's.
+        seed: seed of initialisation, client sampling and batches. A dict with keys ``init``,
+            ``sampling``, ``batches`` sets them separately. The partition's seed belongs to the
+            task.
         device: ``"auto"`` (CUDA if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
-        backend: ``"vectorized"`` (clients and configurations as rows of one program),
+        backend: ``"vectorized"`` (clients and configurations as rows of one batch),
             ``"parallel"`` (a part of the cohort per CPU core), ``"plain"`` (one client after the
-            other, as a loop in PyTorch trains), or ``"auto"``: rows for small models and on a GPU,
-            else one part per core; see :mod:`fedlib.engine.strategy`.
+            other, as in a PyTorch loop), or ``"auto"``: rows for small models and on a GPU,
+            else one part per core, see :mod:`fedlib.engine.strategy`.
         dtype: ``"float32"`` (on CUDA without TF32), ``"float64"``, or on CUDA ``"tf32"``:
             float32 whose products have 10 bits of mantissa, which takes a fraction of the time.
-        eval_every: rounds between evaluations; the initial and the last model are always evaluated.
-        eval_last: so many last rounds are evaluated each.
-        clients_per_round: default the task's; sampled without replacement.
+        eval_every: rounds between evaluations. The initial and the last model are always evaluated.
+        eval_last: each of this many last rounds is evaluated.
+        clients_per_round: default: the task's. Clients are sampled without replacement.
         overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and
             ``batch_size``, ``local_epochs``, ``local_steps``.
         progress: show a progress bar with rounds/s and the time left.
-        chunk_clients: most clients that train as one program; default from the model's size. It
-            changes time and memory, not the result.
-        checkpoint: a folder. The run leaves its state there now and then, and when it is
-            interrupted or terminated. The same call continues from it and gives the same numbers
-            (bit for bit on a CPU). A finished run leaves nothing in it. A task made by hand must
-            name its version, and so must classes of yours.
-        checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
-        callback: called after each round with the history so far; the run ends where it gives True
+        chunk_clients: most clients that train as one batch. The default depends on the model's
+            size. It changes time and memory, not the result.
+        checkpoint: a folder. The run saves its state there regularly, and when it is interrupted or
+            terminated. The same call continues from it and gives the same numbers (bit for bit on a
+            CPU). A finished run leaves nothing in it. Your own task and classes must have a
+            version.
+        checkpoint_every: rounds between checkpoints. Default: one a minute.
+        callback: called after each round with the history so far. The run ends if it returns True
             (Python's or NumPy's), for instance
-            ``lambda history: history.series("loss").iloc[-1] < 0.1``. Anything else that is true is
-            refused. Where it fails, a checkpoint is left. It must not wait for another thread that
-            calls fedlib: runs of one process take turns.
-        init: parameters to start from, for instance another history's ``params``; default the
-            model's own. The task is then made by hand.
+            ``lambda history: history.series("loss").iloc[-1] < 0.1``. Other true values raise an
+            error. If it fails, a checkpoint is left. It must not wait for another thread that
+            calls fedlib, as runs of one process take turns.
+        init: parameters to start from, for instance another history's ``params``. Default: the
+            model's own. The task then counts as your own.
         hyperparameters: the same as ``overrides``, as keywords: ``client_lr=0.03``.
 
     Raises:
@@ -176,13 +177,13 @@ def run(
 
 
 def joined(overrides: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyperparameters that were given as overrides, and those as keywords.
+    """Join the hyperparameters in overrides and those given as keywords.
 
     Raises:
         Error: one is given in both ways.
     """
     if twice := sorted({*(overrides or {})} & {*more}):
-        raise Error(f"{twice[0]} is given twice, the other time in overrides; give it once")
+        raise Error(f"{twice[0]} is given twice, also in overrides: give it once")
     return {**(overrides or {}), **more}
 
 
@@ -204,19 +205,19 @@ def grid(
     callback: Callback | None = None,
     **axes: Any,
 ) -> pd.DataFrame:
-    """All combinations of some hyperparameters, as rows of one program wherever they can be.
+    """All combinations of some hyperparameters, as rows of one batch if possible.
 
     Args:
         axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
-        seed: see :func:`run`. Several are one more axis, the slowest.
+        seed: see :func:`run`. Several seeds are one more axis, the slowest.
         eval_every: default: the initial and the last model only.
         task, algorithm, rounds, eval_last, clients_per_round, overrides: see :func:`run`.
         device, backend, dtype, progress: see :func:`run`.
-        callback: called after each round for each configuration; see :func:`run`. Configurations
-            that train together end where it gives True for all of them.
+        callback: called after each round for each configuration, see :func:`run`. Configurations
+            that train together end if it returns True for all of them.
 
     Returns:
-        the runs' tidy frames below each other, a column per axis and ``diverged`` (round or NaN)
+        The runs' tidy frames concatenated, with a column per axis and ``diverged`` (round or NaN).
         added.
 
     Raises:
@@ -266,20 +267,20 @@ def execute(
     callback: Callback | None = None,
     deadline: Deadline | None = None,
 ) -> list[History]:
-    """Run configurations; those that can share a program run as its rows.
+    """Run configurations. Those that can train together are rows of one batch.
 
     Args:
-        configured: from :func:`configure`.
+        configured: results of :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
-        keep: stores the histories of a program; only then its checkpoint is removed.
+        keep: stores the histories of a batch. Only then is its checkpoint removed.
         callback: see :func:`grid`.
-        deadline: no round begins that would not end before it.
+        deadline: a round begins only if it would end before it.
 
     Returns:
-        one history per configuration, in order.
+        One history per configuration, in order.
 
     Raises:
-        Stopped: the process was asked to end, or its time is over; see :class:`Paused`.
+        Stopped: the process was asked to end, or its time is over, see :class:`Paused`.
     """
     refuse_in_a_plan("trains")
     require_backend(backend)
@@ -292,12 +293,12 @@ def execute(
     where = resolve_device(device)
     digests = [run.config.digest for run in configured]
     if any(others != digests for others in ranks.gather(digests)):
-        raise Error("the ranks were asked for different runs; give each the same")
+        raise Error("the ranks were asked for different runs: give each the same")
     groups = programs(configured, device)
     histories: dict[int, History] = {}
     for number, positions in enumerate(groups, 1):
         if deadline is not None and deadline.over():
-            raise Paused("no time is left to begin another program")
+            raise Paused("no time is left to begin another batch of runs")
         chosen = [configured[position] for position in positions]
         program = Program(chosen, where, backend, chunk_clients)
         program.place = f"{number}/{len(groups)} " if len(groups) > 1 else ""
@@ -306,7 +307,7 @@ def execute(
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
         results = program.run(progress, saved, keep, callback, deadline)
         histories.update(zip(positions, results, strict=True))
-        del program  # the next one needs its memory
+        del program  # to free its memory for the next one
     return [histories[position] for position in range(len(configured))]
 
 
@@ -323,15 +324,15 @@ def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
         try:
             listed = [values] if isinstance(values, (str, int, float)) else list(values)
         except TypeError:
-            raise Error(f"grid: axis {name} is {shown(values)}; give a list of values") from None
+            raise Error(f"grid: axis {name} is {shown(values)}: give a list of values") from None
         if not listed:
-            raise Error(f"grid: axis {name} has no values; give at least one")
+            raise Error(f"grid: axis {name} has no values: give at least one")
         cells = [{**cell, name: value} for cell in cells for value in listed]
     return cells
 
 
 class Cell(NamedTuple):
-    """A grid's cell: its seed and overrides, and what the frame's columns say of it."""
+    """A grid's cell: its seed and overrides, and its values in the frame's columns."""
 
     seed: int | Mapping[str, int]
     overrides: dict[str, Any]
@@ -339,13 +340,13 @@ class Cell(NamedTuple):
 
 
 def repeated(cells: Sequence[dict[str, Any]], seed: Seeds) -> list[Cell]:
-    """The cells with these overrides; with several seeds, which are a column then, seed by seed."""
+    """The cells with these overrides. Several seeds are a column, seed by seed."""
     if taken := [name for name in cells[0] if name in COLUMNS]:
         what = f"grid: axis {taken[0]} would be a second column {taken[0]!r} of the frame"
-        raise Error(f"{what}; give one value in overrides, and make a grid for each")
+        raise Error(f"{what}: give one value in overrides, and make a grid for each")
     if isinstance(seed, (int, np.integer, Mapping)):
         return [Cell(seed, cell, cell) for cell in cells]
     seeds = list(seed)
     if not seeds:
-        raise Error("grid: seed is an empty list; give at least one")
+        raise Error("grid: seed is an empty list: give at least one")
     return [Cell(one, cell, {"seed": one, **cell}) for one in seeds for cell in cells]

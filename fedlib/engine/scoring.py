@@ -1,4 +1,4 @@
-"""What trained parameters come to: their metrics, their outputs, and what clients make of them."""
+"""Evaluation of trained parameters: metrics, outputs, and the clients' fine-tuned models."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def evaluate(
 
     Args:
         params: a history's ``params``.
-        metrics: per-example values, see :class:`fedlib.Task`; default the task's.
-        data: default the task's test data.
+        metrics: per-example values, see :class:`fedlib.Task`. Default: the task's.
+        data: default: the task's test data.
         device: see :func:`fedlib.run`.
-        local_steps: so many steps each client first takes on its training data, from these
+        local_steps: steps that each client first takes on its training data, from these
             parameters. Its own model is then evaluated on its own test data.
-        optimizer: of these steps, for instance ``fedlib.SGD(lr=0.1)``, which is the default.
+        optimizer: optimizer of these steps. Default: ``fedlib.SGD(lr=0.1)``.
 
     Returns:
-        a dict by metric; with ``local_steps`` a frame ``client, metric, value, examples``.
+        A dict by metric, or with ``local_steps`` a frame ``client, metric, value, examples``.
 
     Raises:
         Error: parameters of another model, data without examples, or metrics that do not fit.
@@ -68,12 +68,12 @@ def evaluate(
         task = replace(task, metrics=metrics)
     if local_steps is not None:
         if data is not None:
-            raise Error("evaluate: give data or local_steps, which are of the task's clients")
+            raise Error("evaluate: give either data or local_steps, which uses the task's clients")
         return _tuned(
             task, params, whole("local_steps", local_steps, 0), optimizer or SGD(), device
         )
     if optimizer is not None:
-        raise Error("evaluate: optimizer is of the clients' local steps; give local_steps, too")
+        raise Error("evaluate: optimizer is for the clients' local steps: give local_steps, too")
     data = task.test if data is None else data
     if not data.sizes.sum():
         raise Error("evaluate: these data have no examples")
@@ -90,8 +90,8 @@ class Predictions(Tensor):
     """The outputs ``[N, ...]`` of a model, a tensor whose results are ordinary tensors.
 
     Attributes:
-        targets: ``[N, ...]`` of these examples; None of inputs that were given.
-        clients: the name of each example's client, ``[N]``; None likewise.
+        targets: ``[N, ...]`` of the test examples. None for other inputs.
+        clients: the name of each example's client, ``[N]``. None for other inputs.
     """
 
     targets: Tensor | None = None
@@ -113,13 +113,12 @@ def predict(
 
     Args:
         params: a history's ``params``.
-        x: raw inputs ``[N, ...]``, as the task's data have them; default the test examples, client
-            after client, in the order of ``task.test.index``. Those that no client of the test
-            data holds are not among them.
+        x: raw inputs ``[N, ...]``, as in the task's data. Default: the test examples, client after
+            client, in the order of ``task.test.index``, without those that no client holds.
         device: see :func:`fedlib.run`.
 
     Returns:
-        a tensor; of the test examples its ``targets`` and ``clients`` are theirs, row by row.
+        A tensor. For the test examples it has their ``targets`` and ``clients``, row by row.
 
     Raises:
         Error: parameters of another model, or no examples.
@@ -141,7 +140,7 @@ def predict(
         if not x.ndim or not len(x):
             raise Error("predict: x has no examples")
         if x.ndim != (axes := task.test.x.ndim):
-            raise Error(f"predict: x has {x.ndim} axes and the task's inputs {axes}; give [N, ...]")
+            raise Error(f"predict: x has {x.ndim} axes and the task's inputs {axes}: give [N, ...]")
         data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
     model, where = _flat(task, params, device)
     evaluator = Evaluator(task, model, where, data)
@@ -155,11 +154,11 @@ def predict(
 def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:
     where = resolve_device(device)
     model = task.trained(params)
-    # Where none is trained, FlatModel says so.
+    # If no parameter is trained, FlatModel says so.
     dtype = next((p.dtype for p in model.parameters() if p.requires_grad), torch.float32)
     flat = FlatModel(model, dtype, where)
     if not (flat.carries_rows and task.described):
-        flat.plain = True  # nobody has tried it
+        flat.plain = True  # its faster ways have not been checked
     return flat, where
 
 

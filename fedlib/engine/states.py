@@ -17,9 +17,9 @@ from fedlib.component import State
 from fedlib.engine.device import SHARE, free_bytes
 from fedlib.errors import Error, Failure
 
-# What a server's state may have beside tensors, one for all configurations.
+# Types besides tensors in a server's state, with one value for all configurations.
 SIMPLE = (int, float, str, list, tuple, type(None), np.generic)
-# Less than this is there.
+# Memories of up to this many bytes are assumed to fit.
 FREE_BYTES = 2**28
 
 
@@ -33,7 +33,7 @@ def each_tensor(function: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def flat(state: State, path: str = "") -> dict[str, Tensor]:
-    """A state's tensors by name, those of nested ones by names with dots."""
+    """A state's tensors by name, with dots in the names of nested ones."""
     tensors: dict[str, Tensor] = {}
     for name, part in state.items():
         if isinstance(part, dict):
@@ -44,8 +44,8 @@ def flat(state: State, path: str = "") -> dict[str, Tensor]:
 
 
 def chosen(whose: Tensor, left: Any, right: Any) -> Any:
-    """Of the configurations that ``whose [C]`` names ``left``, of the others ``right``. ``left``
-    alone where ``right`` lacks it, or it has no axis of configurations.
+    """``left`` for the configurations in ``whose [C]``, ``right`` for the others. ``left`` alone if
+    ``right`` lacks it, or it has no axis of configurations.
     """
     if isinstance(left, dict):
         known = right if isinstance(right, dict) else {}
@@ -56,14 +56,14 @@ def chosen(whose: Tensor, left: Any, right: Any) -> Any:
 
 
 def kept(places: Tensor | list[int], state: Any, count: int) -> Any:
-    """A copy of the configurations at ``places`` of a state, or a tensor, of ``count`` of them.
-    What they share stays.
+    """A copy of the configurations at ``places`` of a state, or a tensor, with ``count`` of them.
+    Shared values stay.
     """
     return each_tensor(lambda t: t[places] if _by_configuration(t, count) else t, state)
 
 
 def _by_configuration(value: Any, count: int) -> bool:
-    """Whether a value has an axis of ``count`` configurations; else it is one for all."""
+    """Whether a value has an axis of ``count`` configurations. Otherwise all share it."""
     return isinstance(value, Tensor) and value.dim() > 0 and len(value) == count
 
 
@@ -79,31 +79,31 @@ def map_state(function: Callable[..., Tensor], *states: State) -> State:
 
 
 def require_field(method: object, deed: str, state: Any, field: str = "") -> State:
-    """What a function of a method gives, which the user may have written.
+    """Check the result of a method's function, which the user may have written.
 
     Raises:
-        Error: it is no dict, lacks a tensor, or has a client's number that is none.
+        Error: it is no dict, lacks a tensor, or has a client's number that is no tensor.
     """
     what = f"{deed} of {type(method).__name__} gives"
     if not isinstance(state, dict):
-        raise Error(f"{what} {shown(state)}; need a dict of tensors")
+        raise Error(f"{what} {shown(state)}, but must give a dict of tensors")
     _require_values(what, state, deed.startswith("client"))
     if field and not isinstance(state.get(field), Tensor):
-        raise Error(f"{what} no {field!r}; need that tensor, see fedlib.Algorithm")
+        raise Error(f"{what} no {field!r}, but must give that tensor, see fedlib.Algorithm")
     return state
 
 
 def _require_values(what: str, state: State, client: bool) -> None:
-    """Require tensors; of the server a number or word is one for all configurations."""
+    """Require tensors. In a server's state a number or word is one for all configurations."""
     for name, value in state.items():
         if isinstance(value, dict):
             _require_values(f"{what} in {name!r}", value, client)
         elif not isinstance(value, (Tensor,) if client else (Tensor, *SIMPLE)):
-            raise Error(f"{what} {name}={shown(value)}; need a tensor, as torch.tensor makes one")
+            raise Error(f"{what} {name}={shown(value)}, but must give a tensor: use torch.tensor")
 
 
 def spread(state: State, clients: int) -> State:
-    """Give every tensor the client axis ``[M, C, .]``. What clients share is not copied."""
+    """Give every tensor the client axis ``[M, C, .]``. Values that clients share are not copied."""
     return map_state(lambda t: t if t.dim() == 3 else t.expand(clients, *t.shape), state)
 
 
@@ -113,15 +113,15 @@ def narrow(state: State, start: int, stop: int) -> State:
 
 
 def join(pieces: Sequence[State]) -> State:
-    """The inverse of cutting a state into pieces along the client axis."""
+    """The inverse of splitting a state into pieces along the client axis."""
     if len(pieces) == 1:
         return pieces[0]
     for piece in pieces[1:]:
         more, fewer = sorted(flat(pieces[0])), sorted(flat(piece))
         if fewer != more:
             raise Error(
-                f"clients have {more} after more steps and {fewer} after fewer; make all fields in "
-                "client_init, of an optimizer in init"
+                f"clients have {more} after more steps and {fewer} after fewer: make all fields in "
+                "client_init, for an optimizer in init"
             )
 
     def cat(*parts: Tensor) -> Tensor:
@@ -136,22 +136,22 @@ def join(pieces: Sequence[State]) -> State:
 def carry_statistics(source: State, target: State) -> State:
     """``target`` with the running statistics of ``source``, if there are any.
 
-    They stand beside what an algorithm knows, which may make its states anew.
+    They are separate from an algorithm's own fields, as it may make its states anew.
     """
     return target | {"statistics": source["statistics"]} if "statistics" in source else target
 
 
 @dataclass
 class Progress:
-    """Where a program stands between two rounds.
+    """The state between two rounds.
 
     Attributes:
         done: rounds finished.
         alive: positions of the configurations that have not diverged.
         server: their server states, ``[C, .]``.
         final: the last finite parameters of every configuration, ``[all, P]``.
-        seconds: spent in rounds.
-        spent: seconds in all, also those before the run was stopped and taken up again.
+        seconds: seconds spent in rounds.
+        spent: seconds in all, including those before the run was stopped and resumed.
     """
 
     done: int
@@ -168,8 +168,9 @@ class ClientStates:
     Every tensor is ``[seen, C, .]``. Memory grows with the clients seen, not with the population.
 
     Args:
-        device: where the states are used; home: where they are kept, by default there, too. On the
-            host beside a GPU they are pinned, and those of a round's clients travel.
+        device: the device that uses the states.
+        home: the device that keeps them. Default: the same. On the host beside a GPU they are
+            pinned, and those of a round's clients are transferred.
     """
 
     def __init__(
@@ -182,20 +183,20 @@ class ClientStates:
         self._lock = threading.Lock()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all states."""
         self.slots.fill(-1)
         self.count, self.tensors = 0, {}
 
     def unseen(self, clients: np.ndarray) -> np.ndarray:
-        """Those of ``clients`` that have no state yet."""
+        """The ``clients`` that have no state yet."""
         return clients[self.slots[clients] < 0]
 
     def places(self, clients: np.ndarray) -> Tensor:
-        """Where the states of ``clients [M]`` are, int64 ``[M]`` on the host."""
+        """The places of the states of ``clients [M]``, int64 ``[M]`` on the host."""
         return torch.from_numpy(self.slots[clients])
 
     def reserve(self, clients: np.ndarray) -> Tensor:
-        """The places of ``clients [M]``. Those without a state get one, which is to be put."""
+        """The places of ``clients [M]``. New clients get a place, to be filled by :meth:`put`."""
         with self._lock:
             new = self.unseen(clients)
             self.slots[new] = np.arange(self.count, self.count + len(new))
@@ -203,10 +204,10 @@ class ClientStates:
             return self.places(clients)
 
     def put(self, places: Tensor, state: State) -> None:
-        """Keep ``state``, tensors ``[M, C, .]``, at ``places [M]``.
+        """Store ``state``, tensors ``[M, C, .]``, at ``places [M]``.
 
         Raises:
-            Error: it has other fields than those that are kept.
+            Error: it has other fields than the stored ones.
         """
         places, pinned = places.to(self.home), self.home != self.device
         state = map_state(lambda t: t.to(self.home), state)
@@ -231,16 +232,16 @@ class ClientStates:
             before, now = sorted(flat(self.tensors)), sorted(flat(state))
             if now != before:
                 raise Error(
-                    f"clients remember {before} and then {now}; client_enroll and client_remember, "
-                    "of an optimizer init and step, must give the same fields"
+                    f"clients remember {before} and then {now}: client_enroll and client_remember, "
+                    "or init and step of an optimizer, must give the same fields"
                 )
             self.tensors = map_state(write, self.tensors, state)
 
     def _room(self, old: Tensor) -> int:
-        """For how many clients to make room: twice as many as before, if there is memory for them.
+        """The number of clients to make space for: twice as many as before, if memory allows.
 
         Raises:
-            Failure: not even for those seen so far.
+            Failure: there is not even memory for the clients seen so far.
         """
         size = math.prod(old.shape[1:]) * old.element_size()
         most = min(max(self.count, 2 * len(old)), len(self.slots))
@@ -249,8 +250,8 @@ class ClientStates:
             return most
         if self.count * size > free:
             raise Failure(
-                f"what the {self.count} clients seen so far remember takes "
-                f"{self.count * size / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; take "
+                f"the memories of the {self.count} clients seen so far take "
+                f"{self.count * size / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free: take "
                 "fewer clients, a smaller model, or a method whose clients remember nothing"
             )
         return self.count
@@ -262,33 +263,33 @@ class ClientStates:
             return map_state(lambda t: t[places].to(self.device), self.tensors)
 
     def keep(self, configurations: Tensor) -> None:
-        """Forget all configurations but these (positions along the second axis)."""
+        """Keep only these configurations (positions along the second axis)."""
         configurations = configurations.to(self.home)
         self.tensors = map_state(
             lambda t: t if t.shape[1] == 1 else t[:, configurations], self.tensors
         )
 
     def widen(self, configurations: int) -> None:
-        """Give each configuration its own of what they have shared."""
+        """Give each configuration its own copy of shared values."""
         self.tensors = map_state(
             lambda t: t.expand(-1, configurations, -1).clone() if t.shape[1] == 1 else t,
             self.tensors,
         )
 
     def state_dict(self) -> State:
-        """All of it in tensors and numbers, not copied."""
+        """All states in tensors and numbers, not copied."""
         slots = torch.from_numpy(self.slots)
         return {"slots": slots, "count": self.count, "tensors": self.tensors}
 
     def load_state_dict(self, state: State) -> None:
-        """Take up what :meth:`state_dict` gave."""
+        """Restore the result of :meth:`state_dict`."""
         self.slots, self.count = state["slots"].cpu().numpy(), state["count"]
         self.tensors = map_state(lambda t: t.to(self.home), state["tensors"])
 
 
 def remembered(population: int, cohort: int, rounds: int, size: int) -> int:
-    """Numbers that a method's clients will remember for one configuration, one of the model's
-    ``size`` for each: of the clients that uniform cohorts are expected to have seen in the end.
+    """The number of values that a method's clients will remember for one configuration, with the
+    model's ``size`` for each client that uniform cohorts are expected to have seen in the end.
 
     Example:
         >>> remembered(500, 10, 4000, 100), remembered(342_477, 50, 1500, 1)
@@ -299,10 +300,10 @@ def remembered(population: int, cohort: int, rounds: int, size: int) -> int:
 
 
 def home(device: torch.device, numbers: int, itemsize: int) -> torch.device:
-    """Where so many numbers of clients' memories fit: on the device, or else on the host.
+    """The device with space for the clients' memories: the device itself, or else the host.
 
     Raises:
-        Failure: neither there.
+        Failure: neither has space.
     """
     needed, host = numbers * itemsize, torch.device("cpu")
     if needed <= FREE_BYTES:
@@ -314,7 +315,7 @@ def home(device: torch.device, numbers: int, itemsize: int) -> torch.device:
     if device != host and (free is None or needed <= SHARE * free):
         return host
     raise Failure(
-        f"what the clients remember would take {needed / 2**30:,.1f} GiB by the last round, but "
-        f"{(free or 0) / 2**30:,.1f} GiB are free; take fewer clients or rounds, a smaller model, "
+        f"the clients' memories would take {needed / 2**30:,.1f} GiB by the last round, but "
+        f"{(free or 0) / 2**30:,.1f} GiB are free: take fewer clients or rounds, a smaller model, "
         "or a method whose clients remember nothing"
     )

@@ -34,18 +34,19 @@ from fedlib.errors import Error
 
 
 class Training:
-    """Does rounds.
+    """Runs rounds.
 
     Args:
-        config: what the configurations share.
-        methods: of one structure.
-        feed: the clients' data; backend: how their work is executed.
-        model: which they train.
+        config: the settings that the configurations share.
+        methods: methods of one structure.
+        feed: the clients' data.
+        backend: executes their work.
+        model: the model that they train.
         chunk_clients: most clients that train at once.
 
     Attributes:
-        memory, measured: what clients keep from one of their rounds to the next, and within one.
-        floats: received and sent by the cohort in the last round.
+        memory, measured: the clients' memory from one of their rounds to the next, and within one.
+        floats: floats received and sent by the cohort in the last round.
         named: see :meth:`fedlib.engine.batches.Feed.cohorts_until`.
     """
 
@@ -66,7 +67,7 @@ class Training:
         self.examples = feed.data.sizes
         weights = torch.from_numpy(feed.data.client_weights())
         weights = torch.ones_like(weights) if methods[0].uniform else weights
-        # A client without examples takes no part, whatever its weight.
+        # A client without examples does not take part, whatever its weight.
         self.weights = weights * torch.from_numpy(self.examples > 0)
         self.memory = ClientStates(len(self.examples), feed.device, self._home())
         self.measured = ClientStates(len(self.examples), feed.device)
@@ -74,7 +75,7 @@ class Training:
         self._own = methods[0].of_user  # a user's class
 
     def _home(self) -> torch.device:
-        """Where the clients' memories are kept."""
+        """The device that keeps the clients' memories."""
         if not self.methods[0].remembers:
             return self.feed.device
         config, population = self.config, len(self.examples)
@@ -82,7 +83,7 @@ class Training:
         return home(self.feed.device, len(self.methods) * numbers, self.feed.dtype.itemsize)
 
     def _tell(self, name: str, value: Any) -> None:
-        """Let the methods know something that is no field of theirs."""
+        """Give the methods a value that is not one of their fields."""
         tell((*self.methods, *(self._stacked or ())[1:]), name, value)
 
     def stack(self, alive: list[int]) -> Algorithm:
@@ -96,10 +97,10 @@ class Training:
     def round(self, alive: list[int], server: State, number: int) -> tuple[State, Tensor | None]:
         """The server states after a round, and the mean training loss ``[C]``.
 
-        The loss is None where no client of the cohort took a step.
+        The loss is None if no client of the cohort took a step.
 
         Args:
-            alive: positions of the configurations that take part; server: their states.
+            alive, server: positions of the active configurations, and their states.
         """
         method = self.stack(alive)
         cohort = measuring = training = self.feed.cohort(number, self.config.clients_per_round)
@@ -136,10 +137,10 @@ class Training:
         return carry_statistics(mean, updated), loss
 
     def serve(self, deed: str, alive: list[int], number: int, *given: Any) -> State:
-        """What the server does in a round.
+        """The server's function in a round.
 
         Args:
-            deed: the method's function; given: its arguments.
+            deed, given: the method's function and its arguments.
         """
         method = self.stack(alive)
         self._tell("progress", (number, self.config.rounds))
@@ -151,7 +152,7 @@ class Training:
         return serve(self.feed, methods, deed, number, *given)
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
-        """The sums of one phase over those of ``clients`` that have examples, chunk by chunk.
+        """The sums of one phase over the ``clients`` that have examples, chunk by chunk.
 
         Chunks take about equally many batches, and within them all clients have this order.
         """
@@ -202,7 +203,7 @@ class Training:
 
 
 def tell(methods: Iterable[Algorithm], name: str, value: Any) -> None:
-    """Let methods know something that is no field of theirs."""
+    """Give methods a value that is not one of their fields."""
     for method in methods:
         if name not in _names(type(method)):  # type: ignore[arg-type]
             object.__setattr__(method, name, value)
@@ -210,7 +211,7 @@ def tell(methods: Iterable[Algorithm], name: str, value: Any) -> None:
 
 @cache
 def _names(kind: type[Algorithm]) -> frozenset[str]:
-    """The hyperparameters of a class; a round asks for them, so they are looked up once."""
+    """The hyperparameters of a class, cached as every round needs them."""
     return frozenset(field.name for field in fields(kind))
 
 
@@ -219,17 +220,18 @@ def require_no_draws(states: list[Any], name: str) -> None:
     for whose in process.drawn_since(states):
         raise Error(
             f"clients of {name} draw from {whose}'s random numbers, which those that train "
-            "together share; draw in server_update, or by batch.keys (fedlib.randomness)"
+            "together share: draw in server_update, or by batch.keys (fedlib.randomness)"
         )
 
 
 def serve(feed: Feed, methods: Sequence[Algorithm], deed: str, number: int, *given: Any) -> State:
-    """What a user's server does in a round, for one configuration after the other.
+    """A user's server function in a round, for one configuration after the other.
 
-    What it draws from the process's random numbers is a function of the seed and the round.
+    Its draws from the process's random numbers are functions of the seed and the round.
 
     Args:
-        methods: C configurations; deed: their function; given: its arguments, ``[C, .]``.
+        methods: C configurations.
+        deed, given: their function and its arguments, ``[C, .]``.
     """
     key, states = randomness.key(feed.seeds["sampling"], deed, number), []
     for place, method in enumerate(methods):
@@ -243,7 +245,7 @@ def serve(feed: Feed, methods: Sequence[Algorithm], deed: str, number: int, *giv
         state = require_field(method, deed, getattr(alone, deed)(*own), "x")
         if (found := (state["x"].dtype, tuple(state["x"].shape))) != needed:
             what = f"{deed} of {type(method).__name__} gives x as {found[0]} of shape {found[1]}"
-            raise Error(f"{what}; it was {needed[0]} of shape {needed[1]}")
+            raise Error(f"{what}, but it was {needed[0]} of shape {needed[1]}")
         states.append(state)
     if len(states) == 1:
         return states[0]
@@ -260,7 +262,7 @@ def _joined(what: str, *parts: Any) -> Any:
     """The parts of several configurations as one.
 
     Args:
-        what: they are, for the error.
+        what: description of the parts, for the error.
 
     Raises:
         Error: they differ in more than tensors ``[1, .]``.
@@ -280,6 +282,6 @@ def _joined(what: str, *parts: Any) -> Any:
     if not tensors and all(part == first for part in parts):
         return first
     raise Error(
-        f"{what} {shown(first)} for one configuration and {shown(parts[1])} for another; need a "
-        "tensor whose first axis is the configurations', as x's is"
+        f"{what} {shown(first)} for one configuration and {shown(parts[1])} for another, but must "
+        "give a tensor whose first axis is the configurations', as x's is"
     )

@@ -1,4 +1,4 @@
-"""How clients train: as rows of one batched program, or a part of the cohort per CPU core."""
+"""How clients train: as rows of one batch, or a part of the cohort per CPU core."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from fedlib.process import one_core_each, usual_threads
 class Sums:
     """Sums over clients, or M clients that are to be added to them.
 
-    Clients are added in float64, on a CPU one after the other, so that it makes no difference there
-    which of them train together, or where. Where reports are in float32 the sums are even exact,
-    and so of any order, unless one client's number is some 10^8 times another's.
+    Clients are added in float64, on a CPU one after the other, so the result there does not depend
+    on which clients train together, or where. If reports are in float32, the sums are even exact,
+    and so independent of the order, unless one client's number is some 10^8 times another's.
 
     Attributes:
-        totals: tensors ``[1, C, .]``, or ``[M, C, .]`` of clients to be added: ``reports``, what
-            clients send, by weight; ``loss``, their batches' losses times what these count.
-        seen: what the batches count.
-        apart: pairs of clients' numbers and their reports ``[M, C, .]``, where these are not added.
+        totals: tensors ``[1, C, .]``, or ``[M, C, .]`` for clients to be added: ``reports``, the
+            clients' reports by weight, and ``loss``, their batches' losses times their weights.
+        seen: the weights of the batches.
+        apart: pairs of clients' numbers and their reports ``[M, C, .]``, if these are not added.
     """
 
     totals: State = field(default_factory=dict)
@@ -66,26 +66,26 @@ def _nothing(rows: Tensor) -> Tensor:
 
 
 def _added(total: Tensor, rows: Tensor) -> Tensor:
-    """``total [1, .]``, to which ``rows [M, .]`` are added: on a CPU one after the other."""
+    """``total [1, .]`` plus ``rows [M, .]``, on a CPU one after the other."""
     if len(rows) == 1:
         return total.add_(rows)
     if total.device.type == "cpu":
         return total.index_add_(0, torch.zeros(len(rows), dtype=torch.int64), rows.double())
-    # On CUDA index_add_ has no order; one operation takes the place of a kernel for each row.
+    # On CUDA index_add_ has no fixed order, so one operation replaces a kernel for each row.
     return total.add_(rows.sum(0, keepdim=True, dtype=torch.float64))
 
 
 @dataclass(frozen=True)
 class Work:
-    """What all clients of a round share.
+    """The data that all clients of a round share.
 
     Attributes:
         methods: C configurations of one structure.
         method: all of them as one, with hyperparameters ``[C, 1]``.
         server: server states ``[C, .]``.
         weights: ``[all clients]``, aggregation weights.
-        round: which round.
-        memory, measured: what clients keep from one of their rounds to the next, and within this
+        round: the round.
+        memory, measured: the clients' memory from one of their rounds to the next, and within this
             round. Phases write to them.
     """
 
@@ -99,7 +99,7 @@ class Work:
 
 
 class Vectorized:
-    """Clients and configurations as rows of one program; client states are ``[M, C, .]``."""
+    """Clients and configurations as rows of one batch. Client states are ``[M, C, .]``."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model
@@ -121,7 +121,7 @@ class Vectorized:
 
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients that take part for the first time make their memory, and send nothing."""
+        """Let clients that take part for the first time make their memory. They send nothing."""
         work.memory.reserve(clients)
         sent, full = self._whole(clients, work)
         client, server = self.feed.client(sent, work.round), work.server
@@ -148,13 +148,13 @@ class Vectorized:
         batching, running = self.feed.batching(clients, work.round), len(clients)
         sent = self._upload(work, batching, self.feed.example_weights(batching))
         method, server = work.method, work.server
-        # In halves those who train have measured nothing.
+        # With halves, the training clients have not measured anything.
         kept = bool(work.measured.tensors) and not method.halves
         measured = work.measured.get(sent["measured"]) if kept else None
         client = self._client(work, sent, measured)
         state = method.client_init(server, client)
         state = spread(carry_statistics(server, state), running)
-        if method.of_user:  # which may write to it, and so to what clients share with the server
+        if method.of_user:  # it may write to it, and so to tensors shared with the server
             state = map_state(Tensor.clone, state)
         take = self.step if self.recorder is None or method.of_user else self.recorder
         finished, losses = [], []
@@ -185,7 +185,7 @@ class Vectorized:
         return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
-        """One local step of all rows that still run."""
+        """One local step of all active rows."""
         with self.model.statistics.tracking(state.get("statistics")) as statistics:
             new = method.client_step(state, batch, self.oracle)
         if method.of_user:  # a hyperparameter [C, 1] has no axis of clients, who leave singly
@@ -196,10 +196,10 @@ class Vectorized:
     def _upload(
         self, work: Work, batching: Batching, weights: Tensor, training: bool = True
     ) -> dict[str, Tensor]:
-        """What the device needs to know for some clients and their batches.
+        """The device's data about some clients and their batches.
 
         Args:
-            weights: ``[T, B]``, what each example's loss counts.
+            weights: ``[T, B]``, the weight of each example's loss.
             training: with augmentation and keys for dropout.
         """
         order, feed = batching.clients, self.feed
@@ -222,12 +222,12 @@ class Vectorized:
     def _client(
         self, work: Work, sent: Mapping[str, Tensor], measured: State | None = None
     ) -> Client:
-        """What the clients know."""
+        """The clients' information."""
         memory = work.memory.get(sent["memory"]) if work.method.remembers else None
         return self.feed.client(sent, work.round, memory, measured)
 
     def _whole(self, clients: np.ndarray, work: Work) -> tuple[dict[str, Tensor], RowsFullBatch]:
-        """What the device knows of the clients, and their whole data."""
+        """The device's data about the clients, and their whole data."""
         feed, batching = self.feed, self.feed.whole_batching(clients)
         weights = feed.whole_weights(batching, work.round.config.batch_size)
         sent = self._upload(work, batching, weights, training=False)
@@ -235,7 +235,7 @@ class Vectorized:
         return sent, RowsFullBatch(self.oracle, batches, len(clients))
 
     def _weighted(self, report: State, sent: Mapping[str, Tensor]) -> State:
-        """What these clients report, times their weights, ``[M, C, .]``."""
+        """The clients' reports times their weights, ``[M, C, .]``."""
         share = sent["share"].view(-1, 1, 1)
         return map_state(lambda t: share * t, report)
 
@@ -244,12 +244,12 @@ class Parallel:
     """For large models on a CPU: vectorized workers, one a core, each with a copy of the model.
 
     Stacked convolutions and large matrices gain nothing on a CPU, where a few rows fill its cache,
-    and little from a second thread. Independent clients on separate cores do. torch's kernels
-    release Python's interpreter lock, so threads can serve. Between short operations they wait for
-    it, which is why small models without convolutions are stacked instead.
+    and little from a second thread. Independent clients on separate cores do gain. torch's kernels
+    release Python's interpreter lock, so threads suffice. Between short operations they wait for
+    it, so small models without convolutions are stacked instead.
 
-    Worker w of W does the chunks w, w + W, and so on. Clients are added in the order of the chunks:
-    a worker that has ended too early holds what they send until those before are added.
+    Worker w of W takes the chunks w, w + W, and so on. Clients are added in the order of the
+    chunks: a worker that ends too early holds their reports until those before are added.
     """
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
@@ -257,7 +257,7 @@ class Parallel:
         self.workers = [Vectorized(feed, duplicate) for duplicate in models]
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """See :meth:`Vectorized.total`; each core does a share of the chunks."""
+        """See :meth:`Vectorized.total`. Each core takes a part of the chunks."""
         sums, pool = Sums(), one_core_each(len(self.workers))
 
         def act(worker: Vectorized, clients: np.ndarray, before: Future[None] | None) -> None:
@@ -280,15 +280,15 @@ class Parallel:
 class Distributed:
     """The ranks of torch.distributed, each with a part of the cohort, as :class:`Parallel`'s cores.
 
-    Rank r of R does the chunks r, r + R, and so on. The ranks' sums are added in order, on every
-    rank. What clients remember is sent to all, since a client's next round may be another rank's.
+    Rank r of R takes the chunks r, r + R, and so on. The ranks' sums are added in order, on every
+    rank. The clients' memories are sent to all, as a client's next round may be on another rank.
     """
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.worker = Vectorized(feed, model)
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """See :meth:`Vectorized.total`; each rank does a share of the chunks."""
+        """See :meth:`Vectorized.total`. Each rank takes a part of the chunks."""
         own, part = chunks[ranks.number() :: ranks.count()], None
         remembers = work.method.remembers and phase != "measure"
         if own:

@@ -85,11 +85,11 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path, quadr
         file.write_bytes(whole[:place] + bytes([flipped]) + whole[place + 1 :])
         refused(rf"{file.name} is damaged", execute, [first], checkpoint=tmp_path)
     file.write_bytes(whole[:100])
-    refused(r"is damaged .*; delete it to start again", execute, [first], checkpoint=tmp_path)
+    refused(r"is damaged .*: delete it to start again", execute, [first], checkpoint=tmp_path)
     torch.save({"format": 1, "digests": []}, file)
     with open(file, "rb+") as sealed:
         sealed.write(hashlib.file_digest(sealed, "sha256").digest())
-    refused(r"belongs to another run or version; delete it", execute, [first], checkpoint=tmp_path)
+    refused(r"belongs to another run or version: delete it", execute, [first], checkpoint=tmp_path)
     refused("checkpoint_every is 0", execute, [first], checkpoint=tmp_path, checkpoint_every=0)
 
 

@@ -75,11 +75,11 @@ WRONG = {
     "labels in a column": (
         {"y": X[:, :1], "model": lambda: nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))}
         | {"loss": absolute},
-        r"outputs \[B\], labels \[B, 1\], which broadcast to \[B, B\]; squeeze",
+        r"outputs \[B\], labels \[B, 1\], which broadcast to \[B, B\]: squeeze",
     ),
     "outputs in a column": (
         {"y": X[:, 0], "model": lambda: nn.Linear(3, 1), "loss": absolute},
-        r"outputs \[B, 1\], labels \[B\], which broadcast to \[B, B\]; squeeze",
+        r"outputs \[B, 1\], labels \[B\], which broadcast to \[B, B\]: squeeze",
     ),
     "a loss of one row": (
         {"loss": lambda o, y: losses.cross_entropy(o[:1], y[:1])},
@@ -95,7 +95,7 @@ WRONG = {
     ),
     "a transform of one row": (
         {"transform": lambda x, keys: x[:1]},
-        r"the transform gives float32 of shape \(1, 5, 3\) for \[2, 5, ...\]",
+        r"the transform gives float32 of shape \(1, 5, 3\), but must give \[2, 5, ...\]",
     ),
     "a transform that draws": (
         {"transform": lambda x, keys: x + next(COUNTER)},

@@ -277,7 +277,7 @@ def test_memories_of_clients_decide_how_many_configurations_train_together(monke
     with monkeypatch.context() as patch:
         patch.setattr("fedlib.engine.states.FREE_BYTES", 0)
         patch.setattr("fedlib.engine.states.free_bytes", lambda device: each - 1)
-        with pytest.raises(fedlib.Error, match="clients remember would take"):
+        with pytest.raises(fedlib.Error, match="clients' memories would take"):
             fedlib.run(task, "scaffold", **how)
     place = {"cuda": 1000, "cpu": 10**6}
     monkeypatch.setattr("fedlib.engine.states.FREE_BYTES", 0)

@@ -303,23 +303,29 @@ class Wide(fedlib.FedOpt):
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (Forgets, r"clients remember \['own'\] and then \[\]; client_enroll and client_remember"),
+        (Forgets, r"clients remember \['own'\] and then \[\]: client_enroll and client_remember"),
         (fedlib.FedOpt(client=Late(lr=0.1)), r"remember \[\] and then \['optimizer.u'\]"),
-        (returns({"x": 1}, "client_step"), "client_step of Made gives x=1; need a tensor"),
+        (returns({"x": 1}, "client_step"), "client_step of Made gives x=1, but must give a tensor"),
         (returns({"x": np.zeros(2)}, "server_init"), "server_init of Made gives x=a ndarray"),
         (Local, r"clients of Local draw from torch's random numbers.* draw in server_update"),
         (Starts, "clients of Starts draw from torch's random numbers"),
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
-        (Counting, "keep what changes in the server's state"),
+        (Counting, "keep changing values in the server's state"),
         (NoLoss, "client_step of NoLoss gives no 'loss'"),
-        (Number, "client_init of Number gives count=0; need a tensor"),
-        (returns(None, "client_init"), "client_init of Made gives None; need a dict of tensors"),
+        (Number, "client_init of Number gives count=0, but must give a tensor"),
+        (
+            returns(None, "client_init"),
+            "client_init of Made gives None, but must give a dict of tensors",
+        ),
         (returns(None, "client_step"), "client_step of Made gives None"),
         (returns(None, "client_final"), "client_final of Made gives None"),
         (returns(None, "server_update"), "server_update of Made gives None"),
         (returns({}, "server_init"), "server_init of Made gives no 'x'"),
         (returns({"x": torch.zeros(2, 5)}, "server_update"), r"as torch.float32 of shape \(2, 5\)"),
-        (Wide, r"server_update of Wide gives x as torch.float64 of shape .*; it was torch.float32"),
+        (
+            Wide,
+            r"server_update of Wide gives x as torch.float64 of shape .*, but it was torch.float32",
+        ),
     ],
 )
 def test_what_is_no_function_of_its_arguments_is_refused(method, message):

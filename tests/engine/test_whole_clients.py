@@ -96,6 +96,8 @@ def test_memory_that_is_not_there_is_said_in_one_line(monkeypatch):
     kept.put(kept.reserve(np.arange(10)), {"c": torch.zeros(10, 1, 20)})
     kept.put(kept.reserve(np.array([10])), {"c": torch.ones(1, 1, 20)})
     assert len(kept.tensors["c"]) == 11
-    with pytest.raises(fedlib.Error, match="the 13 clients seen so far remember takes") as caught:
+    with pytest.raises(
+        fedlib.Error, match="the memories of the 13 clients seen so far take"
+    ) as caught:
         kept.put(kept.reserve(np.array([11, 12])), {"c": torch.zeros(2, 1, 20)})
     assert "fewer clients" in str(caught.value)

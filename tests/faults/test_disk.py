@@ -142,7 +142,7 @@ def test_a_run_that_cannot_be_stored_keeps_what_was_trained(tmp_path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr("fedlib.results.store.write_runs", full)
-        with pytest.raises(Failure, match=r"No space left .* the trained state is in"):
+        with pytest.raises(Failure, match=r"No space left .* The trained state is in"):
             store.run(TASK, "fedavg", rounds=3, overrides=STEPS)
     with monkeypatch.context() as patch:
         patch.setattr(Program, "_advance", failing(errno.EDOM))

@@ -105,7 +105,7 @@ def test_a_version_is_answered_and_its_absence_said_once(tmp_path, caplog, monke
         store.run(made, "fedavg")
     assert not same(one, two) and len(store.stored()) == 1
     assert len(caplog.messages) == 1 and "version='1'" in caplog.messages[0]
-    with pytest.raises(fedlib.Error, match=r"task mine is made by hand.* version='1'"):
+    with pytest.raises(fedlib.Error, match=r"task mine is your own.* version='1'"):
         fedlib.run(made, "fedavg", checkpoint=tmp_path / "state")
     assert same(fedlib.run(task(version="1"), "fedavg", checkpoint=tmp_path / "state"), first)
 
