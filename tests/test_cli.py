@@ -48,7 +48,7 @@ MISTAKES = [
     (["sweep", "--backend", "vectorised"], "did you mean 'vectorized'"),
     (["sweep", "-p", "seed=1"], "--parameter seed is no number of a plan: use --seed"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
-    (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
+    (["publish", "23"], "4 runs of 23_fair_synthetic are not stored. Run: fedlib sweep 23"),
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--partial"], "no runs to publish"),
     (["publish", "10_other", "23"], "runs of 10_other are not stored"),

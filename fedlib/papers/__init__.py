@@ -1,8 +1,8 @@
 """The four papers' numbers: every table as a CSV, every stated setting as TOML.
 
 The numbers were transcribed from text copies of the papers and are kept as they were read there,
-contradictions included (the TOML files list those under ``consistency`` and ``versions``). What
-such a copy has lost is whole in the paper.
+including contradictions (the TOML files list those under ``consistency`` and ``versions``). Numbers
+that such a copy has lost are complete in the paper.
 Columns that need a word:
 
 ``status``
@@ -10,13 +10,14 @@ Columns that need a word:
     ``note`` gives the evidence, and ``unclear_cells.csv`` lists them all. An empty value was not
     recovered.
 ``mean``, ``std`` (adafedadam)
-    the printed ``a ± b``. The *metric* named ``std`` is the paper's spread over clients.
+    the paper's ``a ± b``. The *metric* named ``std`` is the paper's spread over clients.
 ``accuracy``, ``diff_from_best`` (delta_sgd)
     their sum is the best accuracy of the column, to ±0.1: the paper took differences before
-    rounding. ``accuracy_min`` and ``accuracy_max`` span the defensible readings. ``raw_cell``,
-    ``acc_as_read`` and ``diff_as_read`` hold the characters of our copy, ``?`` where illegible.
+    rounding. ``accuracy_min`` and ``accuracy_max`` are the range of possible readings.
+    ``raw_cell``, ``acc_as_read`` and ``diff_as_read`` hold the characters of our copy, ``?`` if
+    illegible.
 ``nonconvex_text``, ``pl_text``, ``needs`` (mime)
-    the rates as plain text, and what the footnotes ask for, in words.
+    the rates as plain text, and the conditions in the footnotes, in words.
 ``SGD_decay``, ``SGDM_decay`` (delta_sgd)
     the paper's SGD and SGDM with a falling step size.
 
@@ -54,7 +55,7 @@ _PAPERS = ("fedopt", "mime", "adafedadam", "delta_sgd")
 # Texts that may look like numbers in one table and not in the next.
 _TEXT = {"acc_as_read": str, "diff_as_read": str, "raw_cell": str, "raw": str, "note": str}
 
-# The column that holds a table's printed number, by preference.
+# The column with a table's number, in order of preference.
 _VALUES = ("value", "mean", "accuracy", "parameters", "batch_size", "log10_tau")
 
 
@@ -85,14 +86,14 @@ def tables(paper: str) -> tuple[str, ...]:
 
 
 def table(paper: str, name: str) -> pd.DataFrame:
-    """A table as printed, one row per cell of the paper's table.
+    """A table of a paper, one row per cell.
 
     Args:
         paper: one of :func:`papers`.
         name: one of :func:`tables`.
 
     Returns:
-        a fresh frame. Numbers are NaN and texts ``""`` where the file has nothing.
+        A fresh frame. Missing numbers are NaN and missing texts ``""``.
 
     Raises:
         Error: unknown paper or table.
@@ -126,10 +127,11 @@ def settings(paper: str) -> dict[str, Any]:
 def claims() -> list[dict[str, Any]]:
     """The papers' claims, in their order, as fresh dicts.
 
-    Keys: id, paper, where (printed), quote (the paper's sentence), says (the claim in words), shows
-    (the measurable statement, never stricter than the quote), in_print (what it says of the printed
-    numbers), quick and laptop (whether a small problem, and whether real data can show it); in some
-    except (what the paper takes out) and exceptions (preset -> why it does not hold on our runs).
+    Keys: id, paper, where (in the paper), quote (the paper's sentence), says (the claim in words),
+    shows (the measurable statement, never stricter than the quote), in_print (the same about the
+    paper's numbers), quick and laptop (whether a small problem, and whether real data can show it).
+    Some have except (the paper's own exceptions) and exceptions (preset -> why it does not hold on
+    our runs).
 
     Example:
         >>> from fedlib import papers
@@ -151,21 +153,21 @@ def figures() -> pd.DataFrame:
 
 
 def cells() -> pd.DataFrame:
-    """The printed numbers that fedlib's runs can be set beside, and which runs each is of.
+    """The papers' numbers that fedlib's runs can be compared with, and the runs of each.
 
-    The tables' transcriptions hold the numbers, ``cells.toml`` says the rest.
+    The tables' transcriptions hold the numbers, and ``cells.toml`` the rest.
 
     Returns:
-        a fresh frame, a row a printed number: paper, item (``"Table 1"``), task (fedlib's) and
-        label (the paper's), row and column (as printed; "" where a table has one column a task),
-        algorithm (fedlib's), overrides (override key -> value, over the task's own), options (task
-        options without which a run is not the number's), given (options that the paper has, over
-        the defaults of the task's paper preset; a list: any of these), metric (ours), printed and
-        printed_spread (its ±, in the printed unit; NaN without), unclear (what is uncertain about
+        A fresh frame, one row per number: paper, item (``"Table 1"``), task (fedlib's) and label
+        (the paper's), row and column (as in the paper, "" if a table has one column per task),
+        algorithm (fedlib's), overrides (override key -> value, replacing the task's), options (task
+        options that a run must have), given (options of the paper, replacing the defaults of the
+        task's paper preset, where a list means any of these), metric (ours), printed and
+        printed_spread (its ±, in the paper's unit, NaN without), unclear (the uncertainty about
         it), tuned and either (override keys with any value, of which ``chosen_by`` is to be best:
-        the paper tunes the one, and of the other prints another value than its authors' record),
-        seeds, rounds, clients_per_round and budget (model sizes a round, which pay for the
-        cohort): None where they are the task's own.
+        the paper tunes the one, and for the other gives a value that differs from its authors'
+        record), seeds, rounds, clients_per_round and budget (model sizes a round, which pay for the
+        cohort). The last four are None if they are the task's own.
 
     Example:
         >>> from fedlib import papers
@@ -193,7 +195,7 @@ def _cells() -> pd.DataFrame:
 
 
 def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """A row of :func:`cells`: what a table's declaration says of an entry of its file."""
+    """A row of :func:`cells`: a table's declaration applied to an entry of its file."""
     label = stated.get("label") or " ".join(entry[column] for column in stated["task"])
     task, metrics = known["tasks"][stated["paper"]][label], stated["metrics"]
     methods = stated.get("methods", [{}])
@@ -221,7 +223,7 @@ def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) 
         "column": stated.get("column", "").format(**entry),
         "algorithm": algorithm,
         "overrides": overrides,
-        # A text is the file's column with the value.
+        # A text names the column of the file with the value.
         "options": {k: entry[v] if isinstance(v, str) else v for k, v in options.items()},
         "given": {key: value for key, value in given.items() if value != ""},
         "metric": metrics if isinstance(metrics, str) else metrics[entry["metric"]],
@@ -244,26 +246,26 @@ def algorithm_name(label: str) -> str:
 
 
 def _unclear(entry: dict[Any, Any]) -> str:
-    """What is uncertain about a printed number, in words."""
+    """The uncertainty about a paper's number, in words."""
     status, note = entry.get("status", "read"), entry.get("note", "")
     return "" if status in ("", "read") else f"{status}: {note}" if note else str(status)
 
 
 def printed(paper: str, table_name: str, /, *, column: str | None = None, **where: object) -> float:
-    """One printed number.
+    """One number of a paper.
 
     Args:
         paper: one of :func:`papers`.
         table_name: one of :func:`tables`.
-        column: the column that holds the number; by default ``value``, ``mean``, ``accuracy``,
+        column: the column that holds the number. By default ``value``, ``mean``, ``accuracy``,
             ``parameters``, ``batch_size`` or ``log10_tau``, whichever the table has.
-        **where: what each named column must equal.
+        **where: the values of named columns.
 
     Returns:
-        the number in the table's own unit (accuracies in percent).
+        The number in the table's own unit (accuracies in percent).
 
     Raises:
-        Error: unknown paper, table, column or value. No row or several rows. An empty cell.
+        Error: unknown paper, table, column or value, no row or several rows, or an empty cell.
 
     Example:
         >>> printed("fedopt", "table1_validation", task="CIFAR-10", algorithm="FedAdam")
@@ -295,7 +297,7 @@ def _folder(paper: str) -> Traversable:
 
 @cache
 def _read(name: str) -> pd.DataFrame:
-    # Only an empty field is missing: words such as "none" are data.
+    # Only an empty field is missing, as words such as "none" are data.
     text = files(__name__).joinpath(name).read_text(encoding="utf-8")
     frame = pd.read_csv(StringIO(text), keep_default_na=False, na_values=[""], dtype=_TEXT)
     for column in frame.columns:

@@ -1,1 +1,1 @@
-"""The reproduction: the only room that knows the papers' experiments and the notebooks."""
+"""The reproduction: the only package that knows the papers' experiments and the notebooks."""

@@ -1,4 +1,4 @@
-"""Answering the requests of plans: what is stored, what is missing, and what trains together."""
+"""Answering the requests of plans: stored runs, missing runs, and the runs that train together."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def answer(
     load: Callable[..., Task] = load_task,
     **execution: Any,
 ) -> list[History]:
-    """The histories of some requests, in order: from the store, or trained.
+    """The histories of some requests, in order, from the store or trained.
 
-    Each task is loaded once. The runs of a task and seed that are missing are trained together. The
-    parameters of grids are not stored. See :class:`Request`. ``meta["plan"]["part"]`` of a history
-    says what it was requested for. The store does not keep that.
+    Each task is loaded once. The missing runs of a task and seed are trained together. The
+    parameters of grids are not stored, see :class:`Request`. ``meta["plan"]["part"]`` of a history
+    is the part that requested it. The store does not keep that.
 
     Args:
-        load: as :func:`fedlib.load_task`.
+        load: a function like :func:`fedlib.load_task`.
         execution: ``device``, ``backend``, ``progress``, ``chunk_clients``, ``refresh`` of
             :meth:`Store.answer`.
     """
@@ -69,8 +69,8 @@ def answer(
 
 
 def labelled(history: History, request: Request) -> History:
-    """The history with the part that it was requested for in its meta data."""
-    named = object.__new__(type(history))  # its frames are not made for this
+    """The history with the part that requested it in its meta data."""
+    named = object.__new__(type(history))  # so that its frames need not be made
     vars(named).update(vars(history), meta={**history.meta, "plan": {"part": request.part}})
     return named
 
@@ -81,7 +81,7 @@ class RunGroup:
 
     Attributes:
         requests: one per run.
-        digests: of the runs.
+        digests: the runs' digests.
         cost: rounds x rows (runs x clients of a round) x parameters.
     """
 
@@ -90,7 +90,7 @@ class RunGroup:
     cost: int = 1
 
     def missing(self, there: Container[str]) -> int:
-        """How many of its runs have to be trained, where some digests are stored."""
+        """The number of its runs to be trained, if some digests are stored."""
         return sum(digest not in there for digest in self.digests)
 
 
@@ -99,7 +99,7 @@ def survey(
 ) -> list[RunGroup]:
     """Which of some requests train together, equal runs once. Loads the tasks kind by kind.
 
-    The order and the groups depend on the requests alone, not on what is stored.
+    The order and the groups depend on the requests alone, not on the stored runs.
 
     Raises:
         Error: a request that :func:`fedlib.run` refuses.
@@ -135,7 +135,7 @@ def grouped(runs: Iterable[tuple[Request, engine.Configured]], parameters: int) 
 
 
 def counted(groups: Sequence[RunGroup], there: Container[str]) -> pd.DataFrame:
-    """A row a program: task, programs (1), programs_missing, runs, stored and missing.
+    """One row per group: task, programs (1), programs_missing, runs, stored and missing.
 
     Args:
         there: the digests of the runs that are stored.
@@ -149,9 +149,9 @@ def counted(groups: Sequence[RunGroup], there: Container[str]) -> pd.DataFrame:
 
 
 def dealt(groups: Sequence[RunGroup], shards: int) -> list[list[RunGroup]]:
-    """Groups by shard: the costliest first, each to the shard that has least; then in their order.
+    """Groups by shard: the costliest first, each to the shard with the least cost, then in order.
 
-    It depends on the groups alone, so that every process deals alike.
+    It depends on the groups alone, so that every process gets the same result.
 
     Example:
         >>> costs = (1, 5, 3, 3)

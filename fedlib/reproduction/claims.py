@@ -1,7 +1,7 @@
-"""What the papers claim, judged on runs: holds, does not hold, not resolved, or not run.
+"""The papers' claims, judged on runs: holds, does not hold, not resolved, or not run.
 
-A claim's words stand in ``fedlib/papers/claims.toml``. What makes it measurable in ``claims.py`` of
-the paper's room, see :mod:`fedlib.reproduction.evidence`.
+The words of a claim are in ``fedlib/papers/claims.toml``. ``claims.py`` of the paper's package
+makes it measurable, see :mod:`fedlib.reproduction.evidence`.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ PRINTED, NOT_PRINTED = "print", "not printed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim as judged.
+    """The verdict on a claim.
 
     Attributes:
-        id: of the claim.
-        preset: of the runs, or ``"print"``: of numbers that are taken as they are printed.
+        id: id of the claim.
+        preset: preset of the runs, or ``"print"`` for numbers taken from the paper.
         statements: text, margins, mean, spread and verdict of each, prefixed by the notebook.
-        rounds: of the longest run.
-        data: what the runs were trained on.
-        missing: notebooks asked for whose runs are not stored, or not all of a method's; in
-            brackets a part of one.
+        rounds: rounds of the longest run.
+        data: training data of the runs.
+        missing: requested notebooks whose runs are not stored, or not all of a method's, with a
+            part of one in brackets.
         untuned: notebooks whose runs are not judged, since a method was not tuned.
     """
 
@@ -70,24 +70,24 @@ class Verdict:
 
     @property
     def claim(self) -> dict[str, Any]:
-        """What is claimed, of :func:`fedlib.papers.claims`."""
+        """The claim's entry in :func:`fedlib.papers.claims`."""
         return _stated()[self.id]
 
     @property
     def reason(self) -> str:
-        """Why the claim does not hold at this preset, where we know."""
+        """Why the claim does not hold at this preset, if known."""
         return str(self.claim.get("exceptions", {}).get(self.preset, ""))
 
     @property
     def seeds(self) -> int:
-        """How many, at least, behind a statement on runs."""
+        """The least number of seeds of a statement on runs."""
         counts = [len(statement.margins) for statement in self.statements]
         return 0 if self.preset == PRINTED else min(counts, default=0)
 
     @property
     def verdict(self) -> str:
         """``"holds"`` if all statements do, ``"does not hold"`` if one of them does not, else
-        ``"not resolved"``; without statements ``"not run"`` or ``"not printed"``.
+        ``"not resolved"``. Without statements ``"not run"`` or ``"not printed"``.
         """
         judged = {statement.verdict for statement in self.statements}
         none = NOT_PRINTED if self.preset == PRINTED else NOT_RUN
@@ -95,8 +95,8 @@ class Verdict:
 
     @property
     def without(self) -> str:
-        """Which notebooks' runs a verdict leaves out, as they are missing or not tuned: "" if
-        none.
+        """The notebooks that a verdict leaves out, as their runs are missing or not tuned, or ""
+        if none.
         """
         words = ""
         for why, names in (("not run", self.missing), ("not judged, as not tuned", self.untuned)):
@@ -105,7 +105,7 @@ class Verdict:
         return words
 
     def frame(self) -> pd.DataFrame:
-        """A row a statement: mean margin, spread and verdict."""
+        """One row per statement: mean margin, spread and verdict."""
         rows = [
             (each.text, each.mean, each.spread, len(each.margins), each.verdict)
             for each in self.statements
@@ -125,7 +125,7 @@ class Verdict:
         return {**known, **{name: getattr(self, name) for name in facts}, "numbers": numbers}
 
     def words(self, statements: bool = True) -> list[str]:
-        """What is claimed, the verdict, its statements and the reason, in lines of 100."""
+        """The claim, the verdict, its statements and the reason, in lines of 100."""
         seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}, {self.rounds} rounds"
         data = ", ".join(self.data) + self.without
         known = f" ({self.preset}: {seeds}; {data})" if self.rounds else ""
@@ -149,7 +149,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     """The verdict on a claim.
 
     Args:
-        runs: notebook -> histories of all seeds and settings; of those that were asked for.
+        runs: notebook -> histories of all seeds and settings, for the requested notebooks.
     """
     statements: list[Statement] = []
     used: list[History] = []
@@ -199,8 +199,8 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
 
 
 def printed(id: str) -> Verdict:
-    """The verdict of the papers' printed numbers on a claim. Statements about curves, and about
-    numbers that our text copies of the papers lack, are left out.
+    """The verdict of the papers' own numbers on a claim. Statements about curves, and about numbers
+    that our text copies of the papers lack, are left out.
     """
     evidence = EVIDENCE[id]
     frames: list[tuple[Any, pd.DataFrame]] = []
@@ -250,11 +250,11 @@ def judge(
     """The papers' claims with verdicts, in the papers' order.
 
     Args:
-        ids: of claims. Default: all that the preset can show.
-        preset: whose runs decide.
-        store: default the standard one. Published runs count.
-        seed: of the notebooks' plans, whose repetitions take the following seeds.
-        train: whether to train what is missing; else methods without all their runs do not count,
+        ids: ids of claims. Default: all that the preset can show.
+        preset: preset of the runs that decide.
+        store: default: the standard one. Published runs count.
+        seed: seed of the notebooks' plans. Their repetitions take the following seeds.
+        train: whether to train missing runs. Otherwise methods without all their runs do not count,
             and claims on them are not run.
         execution: ``device``, ``backend``, ``progress`` of the training.
 
@@ -266,7 +266,7 @@ def judge(
 
     @cache
     def runs_of(notebook: str, parts: tuple[str, ...]) -> list[History]:
-        # A preset's plan need not have all parts: what is missing is found when measuring.
+        # A preset's plan may lack parts. Missing ones are found when measuring.
         requests = known.planned(notebook, preset, seed)
         requests = [request for request in requests if not parts or request.part in parts]
         if train:
@@ -282,16 +282,16 @@ def judge(
 
 
 def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
-    """The claims with their verdicts in print and on the stored runs of some presets. Nothing is
-    trained.
+    """The claims with their verdicts on the papers' numbers and on the stored runs of some presets.
+    Nothing is trained.
 
     Args:
-        presets: default all.
+        presets: default: all.
 
     Returns:
-        a row a claim: id, source (the paper), where, claim, print (of the printed numbers), and by
-        preset the verdict with the seeds and the margin that decides, for instance ``"holds, 3
-        seeds (+0.038 ± 0.020)"``.
+        One row per claim: id, source (the paper), where, claim, print (from the paper's numbers),
+        and by preset the verdict with the seeds and the margin that decides, for instance
+        ``"holds, 3 seeds (+0.038 ± 0.020)"``.
     """
     frame = pd.DataFrame(papers.claims())[["id", "paper", "where", "says"]]
     frame = frame.set_axis(["id", "source", "where", "claim"], axis=1)

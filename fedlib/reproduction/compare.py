@@ -1,8 +1,8 @@
-"""The papers' printed numbers beside ours, and what a comparison of the two says.
+"""Comparison of the papers' numbers with ours.
 
-Compared are legible numbers with runs that have the paper's settings as far as they are known, its
-data, seeds and tuning. A number of the same runs that a paper prints in two tables is compared
-once, even where its digits differ: then the paper disagrees with itself. :func:`outcome` judges.
+Legible numbers are compared with runs that have the paper's settings as far as known, its data,
+seeds and tuning. If a paper gives a number of the same runs in two tables, it is compared once,
+even if its digits differ: then the paper disagrees with itself. :func:`outcome` judges.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import read, split_of
 from fedlib.results.store import Store
 
-# How far ours may be from a printed percentage, in points; from another number, in percent of it.
+# Largest distance of ours from a percentage, in points, and from other numbers, in percent of them.
 TOLERANCE = 1.5
 
-# What a comparison may say.
+# The outcomes of a comparison.
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "cannot be told"
 
-# What a comparison's frame says beyond the two numbers and their settings.
+# Columns of a comparison's frame besides the two numbers and their settings.
 VERDICT = ("printed_spread", "splits", "splits_std", "chance", "repeats", "outcome")
 COLUMNS = ["paper", "item", "task", "row", "column", "algorithm", "metric", "printed"]
 COLUMNS += ["printed_spread", "ours", "ours_std", "seeds", "splits", "splits_std", "window"]
@@ -38,19 +38,19 @@ COLUMNS += ["printed_rounds", "data", "runs", "note", "unclear"]
 
 
 def outcome(gap: float, chance: float, spread: float = inf, tolerance: float = TOLERANCE) -> str:
-    """What a comparison of ours with a printed number says.
+    """The outcome of a comparison of our number with the paper's.
 
     Args:
-        gap: how far they are apart; NaN: one of our runs diverged.
-        chance: two standard deviations of what chance alone puts between them, see :func:`cells`;
-            NaN: unknown.
-        spread: 2 √(b² + s²) where the paper prints a ± b, s the deviation of ours; else infinite.
-        tolerance: up to which they count as the same, if they are within the spread as well.
+        gap: their distance. NaN if one of our runs diverged.
+        chance: two standard deviations of the distance that chance alone gives, see :func:`cells`.
+            NaN if unknown.
+        spread: 2 √(b² + s²) if the paper gives a ± b, with s the deviation of ours, else infinite.
+        tolerance: up to this distance they count as the same, if also within the spread.
 
     Returns:
-        ``"cannot be told"``: chance alone does more than the tolerance, so that being near would
-        say nothing, and they are not further apart than that; else ``"agrees"`` or ``"differs"``,
-        which are decisive.
+        ``"cannot be told"`` if chance alone exceeds the tolerance, so that being near would say
+        nothing, and they are not further apart than chance. Otherwise ``"agrees"`` or
+        ``"differs"``, which are decisive.
 
     Example:
         >>> outcome(1.0, 0.4), outcome(1.0, 4.0), outcome(9.0, 4.0), outcome(1.0, 0.4, 0.8)
@@ -64,27 +64,27 @@ def outcome(gap: float, chance: float, spread: float = inf, tolerance: float = T
 
 
 def compare(store: Store | None = None) -> pd.DataFrame:
-    """Every printed number that this fedlib can compute, beside ours.
+    """Every number of the papers that this fedlib can compute, beside ours.
 
     Args:
-        store: the stored runs, and with them the published ones; default the standard store.
+        store: the stored and the published runs. Default: the standard store.
 
     Returns:
-        one row per printed cell: paper, item, task, row and column (as printed), algorithm, metric,
-        printed (NaN: our text copy of the paper lacks it), printed_spread (its ±; NaN without),
-        ours (mean over seeds, and over splits of the clients' data where several were trained on),
-        ours_std (over the seeds of one split, n - 1), seeds and splits (how many), splits_std (over
-        splits, n - 1; 0 of one), window (over how many last rounds ours is a mean), difference
-        (ours - printed), chance (two standard deviations of what chance alone puts between the two,
-        see :func:`cells`),
-        ours_unweighted (clients count alike instead of by their examples), repeats (the table that
-        printed a number of the same runs before, "" if none did), outcome (``"agrees"``,
-        ``"differs"``, ``"cannot be told"``, see :func:`outcome`; "" where they are not compared:
-        illegible, a repetition, or of runs that depart from the paper's but by a reading of it),
-        preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs (digests), note (how
-        the runs depart from the paper's, a reading among it, and which diverged), unclear (what is
-        uncertain about the printed number).
-        Numbers are in the printed unit, mostly percent. A cell without a run has NaN and names its
+        One row per cell of the papers' tables: paper, item, task, row and column (as in the paper),
+        algorithm, metric, printed (NaN: our text copy of the paper lacks it), printed_spread (its
+        ±, NaN without), ours (mean over seeds, and over splits of the clients' data if there are
+        several), ours_std (over the seeds of one split, n - 1), seeds and splits (their numbers),
+        splits_std (over splits, n - 1, 0 for one), window (number of last rounds in our mean),
+        difference (ours - printed), chance (two standard deviations of the distance that chance
+        alone gives, see :func:`cells`), ours_unweighted (clients have equal weights instead of
+        their examples), repeats (the earlier table with a number of the same runs, or ""), outcome
+        (``"agrees"``, ``"differs"``, ``"cannot be told"``, see :func:`outcome`, or "" if they are
+        not compared: illegible, a repetition, or of runs that depart from the paper's other than by
+        a reading of it), preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs
+        (digests), note (how the runs depart from the paper's, including readings, and which
+        diverged), unclear (the uncertainty about the paper's number).
+
+        Numbers are in the paper's unit, mostly percent. A cell without a run has NaN and names its
         notebook.
     """
     store = Store() if store is None else store
@@ -94,18 +94,18 @@ def compare(store: Store | None = None) -> pd.DataFrame:
 def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFrame:
     """As :func:`compare`, from these runs.
 
-    What chance puts between a printed mean of k seeds and ours of n: with s the deviation of one of
-    our runs' numbers, over its last rounds or over the seeds, whichever is larger, b the printed
-    one (else s), and u that of m splits, 2 √(b² / k + s² / n + u² (1 + 1 / m)).
+    Chance separates the paper's mean of k seeds and ours of n as follows. s is the deviation of one
+    of our runs' numbers, over its last rounds or over the seeds, whichever is larger. b is the
+    paper's (or s), and u that of m splits. Then chance is 2 √(b² / k + s² / n + u² (1 + 1 / m)).
 
     Args:
-        printed: rows of :func:`fedlib.papers.cells`; default all.
+        printed: rows of :func:`fedlib.papers.cells`. Default: all.
     """
     known = Index(runs)
     printed = papers.cells() if printed is None else printed
     frame = pd.DataFrame([{**cell, **_ours(cell, known)} for cell in printed.to_dict("records")])
     frame["difference"] = frame["ours"] - frame["printed"]
-    # Cells of the same runs, as the paper describes them.
+    # Cells of the same runs, by the paper's description.
     alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "rounds"]
     keys = [str(values) for values in printed[alike].itertuples(index=False, name=None)]
     legible = frame["printed"].notna()
@@ -117,7 +117,7 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     said = "other digits of the same runs in " + first + ": " + once.map("{:g}".format)
     joined = (frame["unclear"] + "; " + said).where(frame["unclear"] != "", said)
     frame["unclear"] = frame["unclear"].mask(other, joined)
-    # Within the tolerance and, where the paper prints ±, within both spreads.
+    # Within the tolerance and, if the paper gives ±, within both spreads.
     percent = frame["metric"].map(lambda name: METRICS[name].factor == 100)
     near = (TOLERANCE / 100 * frame["printed"].abs()).mask(percent, TOLERANCE)
     spread = 2 * np.hypot(frame["printed_spread"], np.hypot(frame["ours_std"], frame["splits_std"]))
@@ -130,7 +130,7 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
 
 
 def _ours(cell: Cell, known: Index) -> dict[str, Any]:
-    """What the runs of a printed number say; see :func:`compare`."""
+    """The values of the runs of a paper's number, see :func:`compare`."""
     tried = known.nearest(cell)
     setting = matching.best_setting(cell, tried)
     chosen = matching.of_one_split(setting)
@@ -154,7 +154,7 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
     theirs = own if isnan(cell["printed_spread"]) else cell["printed_spread"]
     alone = hypot(theirs / sqrt(cell["seeds"]), own / sqrt(max(1, len(histories))))
     return {
-        # The seeds' mean on one split, and one run on each of the others.
+        # The seeds' mean on one split, and one run on each other split.
         "ours": fmean([fmean(weighted), *by_split[1:]]) if weighted else nan,
         "ours_std": seeds_std,
         "splits": max(len(by_split), min(1, len(histories))),
@@ -195,9 +195,9 @@ def _departures(
 
 
 def _readings(cell: Cell, histories: Sequence[History]) -> list[str]:
-    """How some runs depart from what the paper states, since its numbers do not seem to be of that.
+    """How some runs depart from the paper's statements, if its numbers seem to have other settings.
 
-    They are compared all the same; that they are, and how far, is said with them.
+    They are compared all the same, with a note of the departure.
     """
     if cell["paper"] != "adafedadam" or split_of(*histories) != "local":
         return []

@@ -1,8 +1,8 @@
-"""The figures and tables of this version, each drawn from the runs that its notebooks plan.
+"""The figures and tables of this version, each drawn from the runs in its notebooks' plans.
 
-A notebook draws with :func:`draw` what it has just run, and saves it with what is stored of the
-figure's other tasks beside it. :func:`redraw` draws what is stored of one preset, so that no
-figure sets small problems beside the papers' tasks. Nothing here can train.
+A notebook draws its own runs with :func:`draw`, and saves them together with the stored runs of the
+figure's other tasks. :func:`redraw` draws the stored runs of one preset, so that no figure mixes
+small problems with the papers' tasks. Nothing here can train.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 from fedlib.tasks.presets import require_preset
 
-SMALL = PRESETS[0]  # small problems, not the papers' tasks
+SMALL = PRESETS[0]  # the preset of small problems instead of the papers' tasks
 
 ENTRIES: dict[str, Entry] = {
     entry.id: entry for module in (fedopt, adafedadam, mime, delta_sgd) for entry in module.ENTRIES
@@ -57,16 +57,16 @@ def draw(
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Drawn:
-    """Draw a figure's part that some runs are of, and save the figure.
+    """Draw the part of a figure that some runs belong to, and save the figure.
 
-    Runs of the figure's other tasks that are stored at the same preset are in what is saved, too.
+    The saved figure also has the stored runs of its other tasks at the same preset.
 
     Args:
         id: see :func:`entries`.
-        histories: runs of the figure's tasks, from ``store``; none for a figure without runs.
-        preset: that they belong to.
-        store: default the standard one.
-        root: of the figures; default see :func:`fedlib.paths.preset_figures`.
+        histories: runs of the figure's tasks, from ``store``. None for a figure without runs.
+        preset: their preset.
+        store: default: the standard one.
+        root: folder of the figures. Default: see :func:`fedlib.paths.preset_figures`.
 
     Raises:
         Error: unknown id or preset, no runs, or runs of tasks that the figure does not show.
@@ -77,10 +77,10 @@ def draw(
     root = paths.preset_figures(preset) if root is None else root
     if not chosen.needs_runs:
         if histories:
-            raise Error(f"figure {id} is drawn without runs; it takes none")
+            raise Error(f"figure {id} is drawn without runs, but some are given")
         return _draw(chosen, (), root, data_root=store.root.parent)
     if not histories:
-        raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
+        raise Error(f"figure {id}: no runs: {how_to_make(next(iter(chosen.notebooks.values())))}")
     for history in histories:
         require_known(f"task of figure {id}", history.config.task["name"], chosen.notebooks)
     tasks = {history.config.task["name"] for history in histories}
@@ -99,10 +99,10 @@ def draw(
 def _runs(
     chosen: Entry, stored: Index, preset: str, tasks: Collection[str] | None = None
 ) -> list[History]:
-    """The stored runs that a figure shows at a preset: of a task all that can be compared, or none.
+    """The stored runs that a figure shows at a preset: for each task all comparable ones, or none.
 
     Args:
-        tasks: only of these.
+        tasks: only runs of these tasks.
     """
     asked = [
         request
@@ -120,21 +120,21 @@ def redraw(
     root: str | os.PathLike[str] | None = None,
     preset: str | None = None,
 ) -> list[Path]:
-    """Draw figures again from stored or published runs; never trains.
+    """Draw figures again from stored or published runs, without training.
 
     Args:
-        ids: see :func:`entries`; default all.
-        store: default the standard one.
-        root: of the figures; default :func:`fedlib.paths.preset_figures`, by what each is from.
-        preset: of the runs; default for each figure the one that has runs of most of its tasks
-            on the papers' data, see :func:`drawn_from`.
+        ids: see :func:`entries`. Default: all.
+        store: default: the standard one.
+        root: folder of the figures. Default: :func:`fedlib.paths.preset_figures`, by their preset.
+        preset: preset of the runs. By default each figure takes the one that has runs of most of
+            its tasks on the papers' data, see :func:`drawn_from`.
 
     Returns:
-        the files as :func:`fedlib.figures.save` returns them.
+        The files, as :func:`fedlib.figures.save` returns them.
 
     Raises:
-        Error: unknown id or preset, or runs that are missing: the message names the notebooks that
-            make them. All other figures are drawn before it is raised.
+        Error: unknown id or preset, or missing runs: the message names the notebooks that make
+            them. All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
     if preset is not None:
@@ -163,13 +163,14 @@ def drawn_from(
 ) -> tuple[str, list[History]]:
     """The preset and the runs that a figure is drawn from.
 
-    Runs on the papers' tasks come before those on small problems, of however few of the figure's
-    tasks: of laptop and paper the preset at which the most tasks have runs (of as many, the one
-    with more runs), and quick where neither has any. A printed table has the runs of laptop and
-    paper: each cell takes the nearest to the paper's settings, see :mod:`.matching`.
+    Runs on the papers' tasks come before those on small problems, even if only few of the figure's
+    tasks have them. Of laptop and paper it takes the preset at which most tasks have runs (of
+    equals, the one with more runs), and quick if neither has any. A table of the papers has the
+    runs of laptop and paper: each cell takes those nearest to the paper's settings, see
+    :mod:`.matching`.
 
     Args:
-        preset: only of this one.
+        preset: take only this one.
 
     Raises:
         Error: there are none.
@@ -201,11 +202,11 @@ def _draw(
     if not chosen.needs_runs:
         figure, data = chosen.draw(data_root)
     else:
-        # The order of the entry's tasks, then as given: the same whichever notebook ran last.
+        # In the order of the entry's tasks, then as given, so that no notebook changes it.
         order = list(chosen.notebooks)
         histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
         figure, data = chosen.draw(histories)
-        if preset != SMALL:  # they need not stand for all tasks
+        if preset != SMALL:  # they need not represent all tasks
             there = {history.config.task["name"] for history in histories}
             missing = [task for task in order if task not in there]
     about: dict[str, Any] = {"caption": chosen.caption, "histories": histories, "missing": missing}

@@ -1,6 +1,6 @@
-"""What a figure or table of the series is, and what sets runs beside printed numbers in it.
+"""Entries of figures and tables of the series, and functions that set runs beside papers' numbers.
 
-How to add one, in ``figures.py`` of the paper's room::
+To add an entry, in ``figures.py`` of the paper's package::
 
     Entry(
         "fedopt/figure_4",
@@ -9,7 +9,7 @@ How to add one, in ``figures.py`` of the paper's room::
     ),
     printed_entry("fedopt", "Table 10"),
 
-and in ``figures.toml`` what stands below it, and what a reader learns from it.
+and in ``figures.toml`` its caption, and the sentence with its message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fedlib.reproduction.matching import left_open, printed_settings, same_metho
 from fedlib.reproduction.metrics import METRICS
 
 Drawing = tuple[Figure | None, pd.DataFrame]
-CUT = re.compile(r"\b(of|for|instead|small|lossy)\b")  # in the words of what departs from the paper
+CUT = re.compile(r"\b(of|for|instead|small|lossy)\b")  # words of departures from the paper
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Entry:
         id: ``<paper>/<name>``.
         notebooks: task -> the notebook that makes its runs. A figure of several tasks shows those
             that were run. A figure that needs no runs has the one task "".
-        draw: from histories, chosen ones, to a figure (None for a table) and its data; of a figure
-            that needs no runs, from the data root.
-        clients: whether it is drawn from the clients' values. Published runs keep them then.
-        parts: of the notebooks' plans, whose runs these are; none: all.
-        table: whether it sets runs beside a printed table's cells, a note beside each: then it may
-            show runs of both presets with the papers' tasks.
-        cells: whether each run counts by itself; else a method's runs are shown all or none.
-        choose: which of these runs are drawn, for instance those at the tuned rates; default all.
+        draw: makes a figure (None for a table) and its data from the chosen histories, or from the
+            data root if it needs no runs.
+        clients: whether it is drawn from the clients' values. Published runs then keep them.
+        parts: parts of the notebooks' plans with its runs. Empty: all.
+        table: whether it sets runs beside the cells of a paper's table, with a note for each. Then
+            it may show runs of both presets with the papers' tasks.
+        cells: whether each run counts separately. Otherwise a method's runs are shown all or none.
+        choose: selects the runs to draw, for instance those at the tuned rates. Default: all.
     """
 
     id: str
@@ -77,14 +77,14 @@ class Entry:
 
     @property
     def caption(self) -> str:
-        """What stands below it, without the paper's title."""
+        """Its caption, without the paper's title."""
         paper, name = self.id.split("/")
         return str(read_toml("reproduction/figures.toml")[paper][name]["caption"])
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What was drawn and saved: figure (None for a table), data, path of the PNG or HTML."""
+    """The drawn and saved figure (None for a table), its data, and the path of the PNG or HTML."""
 
     figure: Figure | None
     data: pd.DataFrame
@@ -97,7 +97,7 @@ def of_task(histories: Sequence[History], task: str) -> list[History]:
 
 
 def of_these(histories: Sequence[History], paper: str, name: str) -> pd.DataFrame:
-    """A printed table's cells of the tasks that these histories are of."""
+    """The cells of a paper's table for the tasks of these histories."""
     printed = tables.find(paper, name)
     return printed[printed["task"].isin({history.config.task["name"] for history in histories})]
 
@@ -115,21 +115,22 @@ def printed_curves(
     cut: bool = False,
     ax: Axes,
 ) -> pd.DataFrame:
-    """Learning curves with the printed values of the algorithms that are drawn, where they compare.
+    """Learning curves with the paper's values of the drawn algorithms, if they are comparable.
 
     Args:
-        cells: a printed table's of the task and one column, that the values come from.
-        metric: of these, a key of :data:`fedlib.reproduction.metrics.METRICS`; its series is drawn.
-        by: what a line stands for. The values are those of the cells whose runs these are.
-        beside: whether the printed values are shown.
+        cells: cells of a table of the paper, for the task and one column, with the values.
+        metric: their metric, a key of :data:`fedlib.reproduction.metrics.METRICS`, whose series is
+            drawn.
+        by: the label of a run's line. Its value comes from the cells with the same runs.
+        beside: whether the paper's values are shown.
         legend: whether the lines are named.
-        lead: what the title says of the lines' last numbers and whether small ones are good.
-        cut: whether the line under the title has only what departs from the paper.
+        lead: makes a title from the lines' last numbers and whether small ones are good.
+        cut: whether the line under the title has only departures from the paper.
 
     Returns:
-        what is drawn: see :func:`fedlib.figures.learning_curves`; if they are shown printed and
-        printed_rounds added, and note where a line's run departs in a value that the cell leaves
-        open.
+        The drawn data, see :func:`fedlib.figures.learning_curves`. If the paper's values are shown,
+        also printed and printed_rounds, and note if a line's run departs in a value that the cell
+        leaves open.
     """
     drawn = METRICS[metric]
     shown = cells[cells["metric"] == metric].to_dict("records")
@@ -160,7 +161,7 @@ def printed_curves(
         split,
         printed=printed if beside else None,
         title=title,
-        log_y=drawn.smaller,  # errors fall by orders of magnitude
+        log_y=drawn.smaller,  # as errors fall by orders of magnitude
         by=by,
         window=drawn.over,
         shown=below,
@@ -173,7 +174,7 @@ def printed_curves(
 
 
 def _said(departs: Mapping[str, str]) -> list[str]:
-    """How lines depart from print, those that do alike in one.
+    """How lines depart from the paper, with equal departures joined.
 
     >>> _said({"FedAdam": "beta2 0.999", "FedYogi": "beta2 0.999"})
     ['FedAdam and FedYogi: beta2 0.999']
@@ -185,8 +186,8 @@ def _said(departs: Mapping[str, str]) -> list[str]:
 
 
 def beside(frame: pd.DataFrame, histories: Sequence[History]) -> list[bool]:
-    """Of each number of :func:`fedlib.reproduction.compare.cells` whether its runs are on the
-    paper's data, whole, or there are none.
+    """For each number of :func:`fedlib.reproduction.compare.cells` whether its runs are on the
+    paper's whole data, or there are none.
     """
     known = {history.config.digest: history for history in histories}
     return [whole([known[digest] for digest in runs]) for runs in frame["runs"]]
@@ -195,13 +196,13 @@ def beside(frame: pd.DataFrame, histories: Sequence[History]) -> list[bool]:
 def printed_entry(
     paper: str, name: str, rows: Mapping[str, str] | None = None, **more: Any
 ) -> Entry:
-    """The entry of a printed table: its rows for the tasks that were run, beside ours.
+    """The entry of a paper's table: its rows for the tasks that were run, beside ours.
 
-    A table of one method has a row for each of its columns instead.
+    A table of one method has one row for each of its columns instead.
 
     Args:
         paper, name: for instance ``"fedopt"``, ``"Table 1"``.
-        rows: printed row -> another name; rows of one name, whose columns differ, are one.
+        rows: row of the paper -> another name. Rows with one name and different columns are joined.
         more: other fields of the entry.
     """
 

@@ -1,9 +1,10 @@
-"""What decides a paper's claim: statements about one tidy frame, of runs or of printed numbers.
+"""The evidence of papers' claims: statements about one tidy frame, of runs or of papers' numbers.
 
-A frame has a row a number: task, algorithm, the setting's other columns, seed, metric, round, value
-(fractions; a squared error x1000), late (whether it is of the last rounds, over which is averaged),
-sem (a printed number's ±). :func:`numbers` makes it from runs, :func:`printed` from a paper's
-table, and the same function judges both. How to add a claim, in ``claims.py`` of the paper's room.
+A frame has one row per number: task, algorithm, the setting's other columns, seed, metric, round,
+value (fractions, or a squared error x1000), late (whether it is in the last rounds, which are
+averaged), sem (the ± of a paper's number). :func:`numbers` makes it from runs, :func:`printed` from
+a paper's table, and the same function judges both. To add a claim, write its words into
+``fedlib/papers/claims.toml`` and in ``claims.py`` of the paper's package::
 Its words stand in ``fedlib/papers/claims.toml``::
 
     @decides("fedopt-cifar10", {"10_cifar10": ("curves",)})
@@ -33,16 +34,16 @@ from fedlib.results.selection import late, merit, settings, training_score, winn
 
 Measure = Callable[[pd.DataFrame], Iterable["Statement"]]
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
-# In place of a round: the mean over the last ones.
+# Takes the place of a round: the mean over the last ones.
 MEAN = -1
 
 
 class Missing(Exception):
-    """Nothing that a claim compares: no such runs, or no curves of printed numbers."""
+    """A claim has nothing to compare: no such runs, or no curves in the paper's numbers."""
 
 
 class Untuned(Missing):
-    """A method that the claim asks to be tuned has runs of one setting alone: where it is behind,
+    """A method that the claim requires to be tuned has runs of one setting alone. If it is behind,
     that shows nothing.
     """
 
@@ -52,15 +53,15 @@ class Untuned(Missing):
 
 @dataclass(frozen=True)
 class Statement:
-    """An inequality, and by how much each seed's runs satisfy it.
+    """An inequality, and the margin by which each seed's runs satisfy it.
 
     Attributes:
-        text: what is compared, in words, with the requirement.
-        margins: one a seed, in the metric's unit (accuracy: a fraction); >= 0: satisfied. Not
-            finite, where a run never reached what rounds are counted to: not satisfied.
-        error: of one seed's margin. NaN: unknown.
+        text: the comparison in words, with the requirement.
+        margins: one per seed, in the metric's unit (accuracy: a fraction). >= 0 is satisfied. It is
+            not finite, and so not satisfied, if a run never reached the target of its rounds.
+        error: standard error of one seed's margin. NaN: unknown.
         level: whether it is enough to be no worse than the spread.
-        printed: whether its numbers are taken as they are printed.
+        printed: whether its numbers are taken from the paper.
     """
 
     text: str
@@ -71,14 +72,14 @@ class Statement:
 
     @property
     def mean(self) -> float:
-        """Over the seeds; -inf if one never got there."""
+        """The mean over the seeds, -inf if one never reached its target."""
         finite = all(math.isfinite(margin) for margin in self.margins)
         return fmean(self.margins) if finite else -math.inf
 
     @property
     def spread(self) -> float:
-        """Standard deviation over the seeds (n - 1); of one seed its error. 0 where a run never got
-        there.
+        """Standard deviation over the seeds (n - 1), or with one seed its error. 0 if a run never
+        reached its target.
         """
         if not math.isfinite(self.mean):
             return 0.0
@@ -101,7 +102,7 @@ class Statement:
 
     @property
     def verdict(self) -> str:
-        """Not resolved unless the mean margin is larger than the spread, or printed.
+        """Not resolved unless the mean margin is larger than the spread, or from the paper.
 
         >>> Statement("a > b", (0.03, 0.02, 0.04)).verdict, Statement("a > b", (-0.1, 0.2)).verdict
         ('holds', 'not resolved')
@@ -124,14 +125,14 @@ def above(
     """The statement that one number is at least another.
 
     The error of one seed's margin is the standard error of the margins at the single evaluations of
-    the last rounds, so that runs are paired by round, or in order. See :func:`_paired`.
+    the last rounds, so runs are paired by round, or in order. See :func:`_paired`.
 
     Args:
         larger, smaller: rows of :func:`finals` or :func:`rounds_to`.
-        level: the error if it is known (printed), NaN if not, in a statement that asks for no more
-            than being level.
-        sampling: the standard error that so few test examples give, see :func:`sampling_error`. It
-            counts for one seed where it is larger than that of the evaluations.
+        level: for a statement that only asks for being level, the error if it is known (from the
+            paper), or NaN.
+        sampling: the standard error from the number of test examples, see :func:`sampling_error`.
+            With one seed it counts if it is larger than that of the evaluations.
     """
     margins = larger - smaller
     mean = margins.xs(MEAN, level="round").dropna()
@@ -153,10 +154,10 @@ def below(
 
 
 def sampling_error(accuracy: pd.Series, examples: float) -> float:
-    """The standard error of an accuracy on so many test examples: √(a (1 - a) / n).
+    """The standard error of an accuracy on this many test examples: √(a (1 - a) / n).
 
-    That of the difference of two methods on the same examples is smaller where they are right on
-    mostly the same ones. How many those are is not stored.
+    For the difference of two methods on the same examples it is smaller, if they are right on
+    mostly the same ones. The number of these is not stored.
 
     Args:
         accuracy: a row of :func:`finals`.
@@ -175,18 +176,18 @@ def sampling_error(accuracy: pd.Series, examples: float) -> float:
 
 
 def best_of(histories: Sequence[History]) -> list[History]:
-    """:func:`winners` of each task as one list: what a figure of tuned methods shows."""
+    """:func:`winners` of each task as one list, for a figure of tuned methods."""
     return [run for runs in winners(histories, "task", "algorithm").values() for run in runs]
 
 
 def part_of(run: History) -> str:
-    """The part of a plan that a run was requested for."""
+    """The part of a plan that requested a run."""
     return str(run.meta["plan"]["part"])
 
 
 def mean_final(runs: Sequence[History], metric: str = "accuracy") -> float:
-    """A test metric at the end, over the rounds by which claims are judged (:func:`late`), and over
-    the seeds. NaN if one diverged.
+    """A test metric at the end, over the rounds that judge claims (:func:`late`) and over the
+    seeds. NaN if one diverged.
     """
     return fmean(run.final(metric, window=late(run)) for run in runs)
 
@@ -197,14 +198,14 @@ def numbers(
     score: Callable[[History], float] = training_score,
     window: Callable[[History], int] = late,
 ) -> pd.DataFrame:
-    """The frame of the :func:`winners`' metrics: of all local data where all runs have them, else
-    of the test examples; of a run that diverged those of the untrained model.
+    """The frame of the :func:`winners`' metrics, over all local data if all runs have them, else
+    over the test examples. A run that diverged has those of the untrained model.
 
     Args:
-        columns: what tells the settings apart, beside task and algorithm. A rate among them is not
-            chosen.
+        columns: keys that distinguish the settings, besides task and algorithm. A rate among them
+            is not chosen.
         score: see :func:`winners`.
-        window: over how many last rounds is averaged.
+        window: number of last rounds to average.
     """
     keys = {"task": "task", "algorithm": "algorithm", **(columns or {})}
     histories = list(histories)
@@ -235,13 +236,13 @@ def numbers(
 
 
 def per(*keys: str, **columns: Key) -> partial[pd.DataFrame]:
-    """:func:`numbers` whose columns are some keys, and others by name."""
+    """:func:`numbers` with some keys as columns, and others by name."""
     return partial(numbers, columns={key.removeprefix("option."): key for key in keys} | columns)
 
 
 def printed(paper: str, item: str) -> pd.DataFrame:
-    """The frame of a printed table: :func:`fedlib.reproduction.tables.find`, without the numbers
-    that our text copy of the paper lacks.
+    """The frame of a paper's table, see :func:`fedlib.reproduction.tables.find`, without the
+    numbers that our text copy of the paper lacks.
     """
     cells = find(paper, item).dropna(subset="printed")
     unit = cells["metric"].map(lambda metric: 0.01 if METRICS[metric].factor == 100 else 1.0)
@@ -262,9 +263,9 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
         rates: override keys. Default: ``client_lr`` and ``server_lr``.
 
     Returns:
-        a row a setting: algorithm, the rates, score (mean training loss over the last rounds and
-        the seeds, infinite if one diverged), chosen, and edge: whether it is chosen and at the end
-        of what was tried for one of the rates.
+        One row per setting: algorithm, the rates, score (mean training loss over the last rounds
+        and the seeds, infinite if one diverged), chosen, and edge: whether it is chosen and has the
+        smallest or largest tried value of a rate.
     """
     keys = list(rates or ("client_lr", "server_lr"))
     rows = []
@@ -278,21 +279,21 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
 
 
 def _at_an_end(search: pd.DataFrame, rates: list[str]) -> pd.Series:
-    """Which settings are at the end of what an algorithm was tried with, of one of the rates."""
+    """The settings with the smallest or largest value that an algorithm tried, for any rate."""
     tried, by = search[rates], search.groupby("algorithm")[rates]
     low, high = by.transform("min"), by.transform("max")
     return (((tried == low) | (tried == high)) & (low < high)).any(axis=1)
 
 
 def unsettled(search: pd.DataFrame) -> list[str]:
-    """Algorithms whose search would have to go on: their winner lies at an end of what was tried.
+    """Algorithms whose search should be extended, as their winner has the smallest or largest rate.
 
-    Not those of which a setting inside is as good, within a hundredth of its score: where little
-    but the product of both rates matters, as with few local steps, the good settings form a ridge
-    that runs out of every grid.
+    An algorithm is left out if a setting inside the grid is as good, within a hundredth of its
+    score. If mostly the product of both rates matters, as with few local steps, the good settings
+    form a ridge that leaves every grid.
 
     Args:
-        search: from :func:`searched`.
+        search: result of :func:`searched`.
     """
     inside = search[~_at_an_end(search, [name for name in search if name.endswith("_lr")])]
     found = search.groupby("algorithm", sort=False).agg({"edge": "any", "score": "min"})
@@ -304,14 +305,14 @@ def unsettled(search: pd.DataFrame) -> list[str]:
 
 
 def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
-    """The means over the last rounds, and what they are means of.
+    """The means over the last rounds, and the values that they are means of.
 
     Args:
-        keys: columns that tell the settings apart. Default: the algorithm.
+        keys: columns that distinguish the settings. Default: the algorithm.
 
     Returns:
-        a row a setting, a column a seed that all have and round of an evaluation, or
-        :data:`MEAN`; see :func:`_paired` for settings that were evaluated at different rounds.
+        One row per setting, and one column per seed that all have and round of an evaluation, or
+        :data:`MEAN`. See :func:`_paired` for settings that were evaluated at different rounds.
 
     Raises:
         Missing: no such numbers, or no seed that all have.
@@ -331,10 +332,10 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
 
 
 def _paired(values: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
-    """Settings' single evaluations, a column a round; of one that has one alone its mean.
+    """Settings' single evaluations, one column per round, or the mean if one setting has only that.
 
-    If settings have different rounds: as many columns as all have evaluations, of more than these
-    the means of successive ones.
+    If settings have different rounds, there are as many columns as all have evaluations. Settings
+    with more have the means of successive ones.
     """
     counts = values.count(axis=1)
     several = counts > 1
@@ -349,7 +350,7 @@ def _paired(values: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
 
 
 def one(table: pd.DataFrame, setting: Hashable) -> pd.Series:
-    """A setting's row. NaN where there is none."""
+    """A setting's row. NaN if there is none."""
     return table.reindex([setting]).iloc[0]
 
 
@@ -366,17 +367,17 @@ def most(table: pd.DataFrame, settings: Iterable[Hashable]) -> pd.Series:
 def rounds_to(
     frame: pd.DataFrame, metric: str, target: pd.Series, *, falling: bool = False
 ) -> pd.DataFrame:
-    """The first evaluated round at which a metric reaches its target; never: one more than all.
+    """The first evaluated round at which a metric reaches its target. If never, one more than all.
 
     Args:
         target: a row of :func:`finals`.
-        falling: whether it is reached from above.
+        falling: whether the target is approached from above.
 
     Returns:
-        a row an algorithm, with the target's columns; NaN for a seed that was not run.
+        One row per algorithm, with the target's columns. NaN for a seed that was not run.
 
     Raises:
-        Missing: one evaluation a run, as printed.
+        Missing: there is one evaluation per run, as in the paper's tables.
     """
     curves = frame[frame["metric"] == metric].sort_values("round")
     if curves["round"].nunique() < 2:
@@ -387,7 +388,7 @@ def rounds_to(
         reached = []
         for seed, goals in target.groupby(level="seed", sort=False):
             curve = run[run["seed"] == seed]
-            # NaN reaches nothing.
+            # NaN never reaches the target.
             best = np.maximum.accumulate((sign * curve["value"]).fillna(-np.inf).to_numpy())
             places = np.searchsorted(best, sign * goals.to_numpy())
             at = np.append(curve["round"], math.nan if curve.empty else never)
@@ -398,16 +399,16 @@ def rounds_to(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What decides a claim.
+    """The evidence of a claim.
 
     Attributes:
-        id: of the claim.
-        sources: notebook -> the parts of its plan (none: all) whose runs are measured.
-        measure: from a frame to statements.
-        frame: from a notebook's runs to the frame.
-        printed: the frame of the printed numbers. None: there are only curves.
+        id: id of the claim.
+        sources: notebook -> the parts of its plan (empty: all) whose runs are measured.
+        measure: makes statements from a frame.
+        frame: makes the frame from a notebook's runs.
+        printed: the frame of the paper's numbers. None: there are only curves.
         each: a column of that frame whose values are judged one by one. "": all as one.
-        together: whether the notebooks' runs are measured as one; else each by itself.
+        together: whether the notebooks' runs are measured as one. Otherwise each is separate.
         whole: whether a verdict names the parts among ``sources`` that have no runs.
     """
 

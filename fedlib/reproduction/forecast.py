@@ -1,9 +1,9 @@
-"""What a sweep would do, told without any data: programs, rounds, evaluations, memory and hours.
+"""Forecast of a sweep without any data: programs, rounds, evaluations, memory and hours.
 
-The tasks' declarations say how runs train together. Which of them are stored is found by what they
-are, whatever data they were trained on. Hours are estimates for the preset paper: those of the
-nearest workload that was measured, in proportion to examples and work (``seconds.toml``). What the
-data decide is not guessed: it is None, or NaN in a frame.
+The tasks' declarations say how runs train together. Stored runs are found by their description,
+whatever data they were trained on. Hours are estimates for the preset paper, from the nearest
+measured workload in proportion to examples and work (``seconds.toml``). Values that depend on the
+data are not guessed: they are None, or NaN in a frame.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ HOURS = {"cpu": "hours_two_cores", "h200": "hours_h200"}
 DEVICES = tuple(HOURS)
 COSTS = read_toml("reproduction/seconds.toml")
 COUNTS = ("programs", "programs_missing", "runs", "stored", "missing", "rounds", "evaluations")
-# A float32.
+# Bytes of a float32.
 BYTES = 4
-# Vectors of P numbers that a configuration's server has: its state, and what is new of it.
+# Vectors of P numbers on the server for one configuration: its state, and the next state.
 SERVER = 4
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What is known of a run without its data. None where that is not enough.
+    """The sizes of a run as far as known without its data, otherwise None.
 
     Attributes:
-        clients: to draw from; cohort: of them in a round.
-        examples: of a client; test: that an evaluation sees.
-        parameters: of the model; work: million multiply-adds of an example's forward pass.
-        like: the nearest workload that was measured.
+        clients, cohort: numbers of all clients, and of those in a round.
+        examples, test: examples of a client, and of an evaluation.
+        parameters, work: the model's parameters, and million multiply-adds of an example's forward
+            pass.
+        like: the nearest measured workload.
     """
 
     clients: float | None = None
@@ -66,15 +67,16 @@ class Scale:
 
 
 def survey(requests: Sequence[Request], preset: str) -> list[RunGroup]:
-    """Which of some requests train together, by the tasks' declarations. Equal requests once.
+    """The groups of requests that train together, by the tasks' declarations. Equal ones once.
 
-    The groups are those of :func:`fedlib.reproduction.answers.survey`, but that two runs which the
-    task's own hyperparameters make equal count as two. A digest here is that of a description.
+    The groups are those of :func:`fedlib.reproduction.answers.survey`, except that two runs that
+    are equal by the task's own hyperparameters count as two. A digest here is that of a
+    description.
 
     Raises:
         Error: an unknown option, algorithm or hyperparameter.
     """
-    stands_for: dict[str, Any] = {}  # a task; what is asked of it is only whether it is the same
+    stands_for: dict[str, Any] = {}  # a task by key, used only to compare identities
     by_task: dict[int, list[tuple[Request, engine.Configured]]] = {}
     for request in requests:
         run = declared(request, preset, stands_for)
@@ -89,7 +91,7 @@ def declared(
 ) -> engine.Configured:
     """A request's configuration as far as it is known without data, and its method."""
     for name in ("rounds", "eval_every", "eval_last", "clients_per_round"):
-        if (number := getattr(request, name)) is not None:  # it may be a reader's
+        if (number := getattr(request, name)) is not None:  # it may come from a reader
             whole(name, number, 0)
     values, options = _values(request, preset)
     settings = request.settings(int(values["rounds"]))
@@ -117,19 +119,19 @@ def declared(
 
 @lru_cache(maxsize=2**14)
 def _method(algorithm: str, overrides: str) -> Algorithm:
-    """A method with some overrides: grids try the same ones on many tasks."""
+    """A method with some overrides, cached as grids try the same ones on many tasks."""
     return named_method(algorithm, json.loads(overrides), {}, {})
 
 
 def _values(request: Request, preset: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a request's task declares with the request's options, and all of these options."""
+    """The declared values of a request's task with its options, and all of these options."""
     options = request.task_options(preset)
     given = {key: value for key, value in options.items() if key not in ("preset", "seed")}
     return tasks.preset_values(request.task, options["preset"], given), options
 
 
 def scale(request: Request, preset: str) -> Scale:
-    """What is known of a request's run without data: of sizes only at the preset paper."""
+    """The sizes of a request's run that are known without data, only at the preset paper."""
     values, options = _values(request, preset)
     known: dict[str, Any] = {}
     if tasks.scale(request.task, options["preset"]) == options["preset"] == "paper":
@@ -139,7 +141,7 @@ def scale(request: Request, preset: str) -> Scale:
         known["test"] = everything
     if isinstance(values.get("clients"), int):
         known["clients"] = values["clients"]
-    if known.get("examples") and "sizes" in values:  # of which "20-100" are drawn evenly
+    if known.get("examples") and "sizes" in values:  # "20-100" is drawn uniformly
         ends = [int(end) for end in str(values["sizes"]).split("-")]
         usual = tasks.preset_values(request.task, "paper")["sizes"]
         known["examples"] *= sum(ends) / len(ends) / usual
@@ -151,13 +153,13 @@ def scale(request: Request, preset: str) -> Scale:
 
 
 def evaluations(config: RunConfig) -> int:
-    """How often a run is evaluated, the initial model included."""
+    """The number of evaluations of a run, including the initial model."""
     early = max(0, config.rounds - config.eval_last)
     return 1 + early // config.eval_every + config.rounds - early
 
 
 def stored(groups: Iterable[RunGroup], store: Store, preset: str) -> set[str]:
-    """Those of the groups' runs that a store has, on real data where the preset asks for them."""
+    """The groups' runs in a store, on real data if the preset asks for them."""
     index, there = Index(store.stored()), set[str]()
     for group in groups:
         for request, digest in zip(group.requests, group.digests, strict=True):
@@ -172,10 +174,10 @@ def stored(groups: Iterable[RunGroup], store: Store, preset: str) -> set[str]:
 
 
 def needs(group: RunGroup, there: set[str], preset: str) -> dict[str, float]:
-    """What a program's missing runs take: rounds, evaluations, gigabytes, and hours by device.
+    """The needs of a group's missing runs: rounds, evaluations, gigabytes, and hours by device.
 
-    Hours grow with the configurations, as if each trained alone: an upper bound where rows share
-    their operations. What a method computes beside the steps of its clients is not counted.
+    Hours grow with the configurations, as if each trained alone: an upper bound if rows share their
+    operations. Work besides the clients' local steps is not counted.
     """
     count, request = group.missing(there), group.requests[0]
     run, size = declared(request, preset), scale(request, preset)
@@ -195,7 +197,7 @@ def needs(group: RunGroup, there: set[str], preset: str) -> dict[str, float]:
         return found
     workload, trained = COSTS["workloads"][size.like], _trained(config, size, run.method.pooled)
     for device in DEVICES:
-        # Of an example and of all configurations; nothing is faster than the fastest measured.
+        # For one example and all configurations. No run is faster than the fastest measured one.
         each = count * workload[device] / (workload["examples"] * workload["work"]) * size.work
         least = min(known[device] for known in COSTS["workloads"].values())
         tested = max(each * COSTS["evaluation"][device] * size.test, least)
@@ -204,7 +206,7 @@ def needs(group: RunGroup, there: set[str], preset: str) -> dict[str, float]:
 
 
 def _trained(config: RunConfig, size: Scale, pooled: bool) -> float:
-    """The examples that all clients of a round train on, as often as they do."""
+    """The number of examples that all clients of a round train on, with repetitions."""
     assert size.cohort is not None and size.examples is not None
     epochs, steps = config.local_epochs, config.local_steps
     if isinstance(steps, int) and config.batch_size:
@@ -216,12 +218,12 @@ def _trained(config: RunConfig, size: Scale, pooled: bool) -> float:
 def table(
     groups: Sequence[RunGroup], there: set[str], preset: str, data_root: Root = None
 ) -> pd.DataFrame:
-    """A row a task, and all of them in the last.
+    """One row per task, and all of them in the last.
 
-    Columns: programs, programs_missing, runs, stored and missing; and of the missing ones rounds,
-    evaluations, data (those that serve the task, the prepared ones if there are any), gigabytes (of
-    memory, of the largest program) and hours on two cores and on an H200. NaN where that takes the
-    data to know.
+    The columns are programs, programs_missing, runs, stored and missing. For the missing runs there
+    are rounds, evaluations, data (the data sets that the task can use, prepared ones if any),
+    gigabytes (of memory, for the largest program) and hours on two cores and on an H200. NaN if it
+    depends on the data.
     """
     columns = ["rounds", "evaluations", "gigabytes", *DEVICES]
     needed = pd.DataFrame([needs(group, there, preset) for group in groups], columns=columns)
@@ -234,14 +236,14 @@ def table(
 
 
 def _summed(programs: pd.DataFrame, data: str) -> dict[str, Any]:
-    """What some programs take together. Hours are unknown if one's are."""
+    """The needs of some programs together. Hours are unknown if one program's are."""
     counts = {name: int(programs[name].sum()) for name in COUNTS}
     hours = {HOURS[device]: programs[device].sum(skipna=False) for device in DEVICES}
     return {**counts, "data": data, "gigabytes": programs["gigabytes"].max(skipna=False), **hours}
 
 
 def _data(task: str, data_root: Root) -> str:
-    """The data sets that serve a task, the prepared ones if there are any."""
+    """The data sets that a task can use, the prepared ones if there are any."""
     if task == "all":
         return ""
     known = datasets.CATALOGUE.items()
@@ -253,9 +255,9 @@ def _data(task: str, data_root: Root) -> str:
 
 
 def words(frame: pd.DataFrame, preset: str) -> pd.DataFrame:
-    """The table for a reader: a question mark for what is unknown, beside what is known.
+    """The table for a reader, with a question mark beside sums with unknown parts.
 
-    Without memory and hours where no sizes are declared, and without data where none are needed.
+    It leaves out memory and hours without declared sizes, and data that are not needed.
     """
 
     def number(value: float) -> str:
@@ -280,15 +282,15 @@ def words(frame: pd.DataFrame, preset: str) -> pd.DataFrame:
 def editions(asked: Mapping[str, Sequence[Request]], preset: str) -> dict[str, list[str]]:
     """The editions that runs need, each with the notebooks that need it.
 
-    Each task says which data sets would serve when it is loaded where none are; of these the one
-    that :func:`fedlib.datasets.catalogue.edition_for` says is taken.
+    A task that is loaded without data says which data sets it can use.
+    :func:`fedlib.datasets.catalogue.edition_for` chooses among them.
 
     Args:
-        asked: requests by notebook, as :func:`fedlib.plans.by_notebook` gives them.
-        preset: theirs.
+        asked: requests by notebook, from :func:`fedlib.plans.by_notebook`.
+        preset: preset of the requests.
     """
     needed: dict[str, list[str]] = {}
-    known: dict[str, str | None] = {}  # by a key of the request: the edition's name
+    known: dict[str, str | None] = {}  # key of a request -> the edition's name
     with tempfile.TemporaryDirectory() as nowhere:
         for notebook, requests in asked.items():
             for request in requests:
@@ -302,7 +304,7 @@ def editions(asked: Mapping[str, Sequence[Request]], preset: str) -> dict[str, l
 
 
 def _edition(request: Request, preset: str, nowhere: str) -> str | None:
-    """The edition that a request's task needs; None: its data come with fedlib, or are made."""
+    """The edition that a request's task needs. None if its data come with fedlib, or are made."""
     if "data" not in tasks.defaults(request.task):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a notebook's plan asks for, in tables that a reader takes in at a glance."""
+"""A notebook's plan in tables that a reader understands at a glance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedlib.plans import Request
 from fedlib.task import Task
 from fedlib.tasks.presets import AtMost
 
-# As many values are written out; of more numbers the ends and how many they are.
+# Up to this many values are listed. Of more numbers, the ends and their count are given.
 WRITTEN_OUT = 3
 
 
@@ -27,13 +27,14 @@ def task_table(
     Centralised runs, which have no cohort, do not count.
 
     Args:
-        preset: of the requests' plan.
-        options: of tasks, which get a column each.
-        loaded: tasks by their keys (:meth:`Request.task_key`), which tell exactly what the preset
-            of the others leaves to the data.
+        preset: preset of the requests' plan.
+        options: options of tasks that get a column each.
+        loaded: tasks by their keys (:meth:`Request.task_key`). They give exact values that the
+            preset leaves to the data.
 
     Returns:
-        a row a task, of texts: ``task``, ``clients``, ``clients_per_round``, ``rounds``,
+        One row per task, of texts: ``task``, ``clients``, ``clients_per_round``, ``rounds``,
+        ``batch_size``, ``local_epochs``, and the options that the tasks have.
         ``batch_size``, ``local_epochs``, and the options that the tasks have.
     """
     values: dict[str, dict[str, list[Any]]] = {}
@@ -74,15 +75,15 @@ def _sizes(
 def run_table(
     requests: Sequence[Request], preset: str, rates: Callable[[Request], Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """The runs that are asked for: a grid is one row, and so are methods that try the same.
+    """The requested runs. A grid is one row, and so are methods that try the same values.
 
     Args:
-        preset: of the requests' plan.
-        rates: a request's learning rates by override key, asked for where it names none.
+        preset: preset of the requests' plan.
+        rates: returns a request's learning rates by override key, used if it names none.
 
     Returns:
-        ``part``, ``task``, ``algorithm``, ``settings`` (learning rates and everything else that
-        is not as the task declares it), ``rounds``, ``seeds``, and how many ``runs``.
+        ``part``, ``task``, ``algorithm``, ``settings`` (learning rates and all other values that
+        differ from the task's), ``rounds``, ``seeds``, and the number of ``runs``.
     """
     groups: dict[tuple[str, str, str], list[tuple[Request, dict[str, Any]]]] = {}
     for request in requests:
@@ -108,13 +109,13 @@ def run_table(
 
 
 def _with_gaps(values: Sequence[Any]) -> str:
-    """:func:`listed`, and "or none" where some have no value."""
+    """:func:`listed`, and "or none" if some have no value."""
     there = [value for value in values if value is not None]
     return listed(there) + (" or none" if len(there) < len(values) else "")
 
 
 def listed(values: Iterable[Any]) -> str:
-    """Each value once, as a text; of many numbers the smallest, the largest and how many.
+    """Each value once, as a text. Many numbers become the smallest, the largest and their count.
 
     >>> listed([0.1, 1.0, 0.1]), listed([10**-2.5, 0.01, 0.1, 1.0]), listed([(1, 3)])
     ('0.1, 1', '0.00316 … 1 (4)', '1 to 3')

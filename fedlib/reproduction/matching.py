@@ -1,8 +1,8 @@
-"""Which stored runs belong to a printed cell, and which of them count.
+"""Find the stored runs of a cell of the papers' tables, and those that count.
 
-A cell takes the best runs there are: real data before stand-ins, the paper's preset before others,
-the fewest departures from the paper's settings, then the longest and newest; always with the task's
-own hyperparameters (the paper's). Several seeds of the same configuration are averaged.
+A cell takes the best runs available: real data before stand-ins, the paper's preset before others,
+the fewest departures from the paper's settings, then the longest and newest. They always have the
+task's own hyperparameters (the paper's). Several seeds of one configuration are averaged.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fedlib.results.files import Stored
 from fedlib.results.reading import group, hyperparameters, read
 from fedlib.results.selection import held_out_score, merit, settings, training_score
 
-# Options that a run has as what was found under the data root: a file, or how it was done without.
+# Options whose value describes a file under the data root, or its replacement.
 FOUND = ("glove", "pretrained")
 
-# Options in words, where their names say too little; and those whose 0 stands for all there is.
+# Options with clearer names in words, and options for which 0 means all.
 WORDS = {
     "cap": "examples per client",
     "data": "data set",
@@ -39,12 +39,12 @@ WORDS = {
 }
 ALL = {"cap", "examples", "rows", "test_examples"}
 
-# What a cell says of its runs' settings.
+# The settings of its runs that a cell gives.
 SETTING = ["task", "algorithm", "overrides", "tuned", "either", "options", "given", "rounds"]
 SETTING += ["clients_per_round", "budget"]
-# What a cell's options say of clients' sizes: whether they are drawn from a range.
+# Values of a cell's options that draw clients' sizes from a range.
 DRAWN = "sizes_drawn"
-# Which rounds a run is evaluated in.
+# The settings that say in which rounds a run is evaluated.
 EVALUATED = ("eval_every", "eval_last")
 SCORES: dict[str, Callable[[History], float]] = {
     "training_loss": training_score,
@@ -56,22 +56,23 @@ Cell = Mapping[str, Any]  # a row of fedlib.papers.cells()
 
 
 class Index:
-    """Runs of named algorithms on the catalogue's tasks, each once, by what they are.
+    """Runs of named algorithms on the catalogue's tasks, each once, by their descriptions.
 
-    A copy of a task with a model or data of one's own has its name, and a version: it is another.
-    It is the one road to the runs of a printed number and to those of a notebook's plan. Nothing is
+    A copy of a task with the user's model or data has the same name and a version, and does not
+    count. All runs of papers' numbers and of notebooks' plans are found here. Nothing is loaded or
+    read for it.
     loaded or read for it.
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
         # By task and algorithm, each with a text of its method and its task's own hyperparameters.
         self._runs: dict[tuple[str, str], list[tuple[Run, str]]] = {}
-        # By what a request says at once; then by the task's own hyperparameters, and the method.
+        # By values that a request gives directly, then by the task's hyperparameters, and method.
         self._placed: dict[tuple[Any, ...], dict[str, dict[str, list[Run]]]] = {}
-        self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
-        self._nearest: dict[str, list[list[Run]]] = {}  # looked for once for a row's metrics
+        self.planned = cache(plans.requests)  # so that a plan is run once for several figures
+        self._nearest: dict[str, list[list[Run]]] = {}  # cached for a row's metrics
         self._usual = cache(_usual)
-        # By the identity of a request, which lives on here, for as many figures and claims.
+        # By the identity of a request, which is kept here, for any number of figures and claims.
         self._found: dict[tuple[int, str], tuple[Request, dict[str, Run]]] = {}
         for run in {run.config.digest: run for run in runs}.values():
             named = run.config.algorithm in algorithms.METHODS and "version" not in run.config.task
@@ -86,17 +87,17 @@ class Index:
                 methods.setdefault(method, []).append(run)
 
     def nearest(self, cell: Cell) -> list[list[Run]]:
-        """Those of a cell's runs that are as near to the paper's settings as any, in groups that
-        differ in their seeds alone.
+        """The runs of a cell that are nearest to the paper's settings, in groups that differ only
+        in their seeds.
 
         Their method is the algorithm with the task's own hyperparameters (the paper's) and the
-        cell's overrides, they trained with the overrides' local epochs and batch size (else the
-        task's own), and their task has the cell's options.
+        cell's overrides. They were trained with the overrides' local epochs and batch size (else
+        the task's own), and their task has the cell's options.
         """
         key = str([cell[name] for name in SETTING])
         if key in self._nearest:
             return self._nearest[key]
-        alike: dict[str, bool] = {}  # a method is built once, not for each of its seeds
+        alike: dict[str, bool] = {}  # so that a method is built once, not for each of its seeds
         members = []
         for run, method in self._runs.get((cell["task"], cell["algorithm"]), ()):
             if _has_options(cell, run) and _trained_as(run, cell["overrides"]):
@@ -110,14 +111,14 @@ class Index:
         return self._nearest.setdefault(key, near)
 
     def asked(self, request: Request, preset: str) -> list[Run]:
-        """The runs that a request may mean, found by its description: no task's data are loaded.
+        """The runs that a request may mean, found by its description without loading data.
 
-        Options that the request leaves open are the preset's (a run may have any value of those
-        that the data decide). Real data come before stand-ins, runs that are evaluated as asked and
-        have no other options before others, then the newest.
+        Options that the request leaves open are the preset's (if the data decide them, a run may
+        have any value). Real data come before stand-ins, runs with the requested evaluations and no
+        other options before others, then the newest.
 
         Args:
-            preset: of the request's plan.
+            preset: preset of the request's plan.
         """
         asked = request.task_options(preset)
         preset, rounds, usual = self._usual(request.task, asked.pop("preset"))
@@ -148,14 +149,14 @@ class Index:
         given = _text(_of_method(request.overrides))
         candidates: list[Run] = []
         for task_values, methods in placed.items():
-            # To build a method takes longer than to see that none of a few runs fits.
+            # Building a method takes longer than seeing that none of a few runs fits.
             if any(fits(run) for runs in methods.values() for run in runs):
                 method = _described(request.algorithm, given, task_values)
                 candidates += methods.get(_text(method), ())
         return sorted(filter(fits, candidates), key=merit, reverse=True)
 
     def _on_each_data_set(self, request: Request, preset: str) -> dict[str, Run]:
-        """Of the runs that a request may mean the first on each data set, looked for once."""
+        """For a request, the first of its runs on each data set, cached."""
         key = id(request), preset
         if key not in self._found:
             runs: dict[str, Run] = {}
@@ -167,14 +168,14 @@ class Index:
     def plan(
         self, requests: Sequence[Request], preset: str, single: bool = True, whole: bool = False
     ) -> list[History]:
-        """Those of the runs that some requests ask for that are there, in the requests' order; of a
-        task those on one data set, which has the most of them.
+        """The available runs of some requests, in the requests' order. For each task they are on
+        the one data set that has most of them.
 
         Args:
-            single: whether each run counts by itself, as a printed cell's; else of a method's runs
-                in a part, on a task with its options, all or none: the best of some of a grid is
-                not the grid's.
-            whole: of a task that lacks one of its parts none.
+            single: whether each run counts separately, as for a cell of a paper. Otherwise a
+                method's runs in a part, on a task with its options, count all or none, as the best
+                of a part of a grid is not the grid's.
+            whole: leave out a task that lacks one of its parts.
         """
 
         def method(request: Request) -> tuple[str, str, str]:
@@ -182,7 +183,7 @@ class Index:
 
         found = [(request, self._on_each_data_set(request, preset)) for request in requests]
         counts = Counter((request.task, data) for request, runs in found for data in runs)
-        # Of each task the commonest; of several the one that comes first.
+        # For each task the most common data set, or the first of several.
         chosen = dict(pair for pair, _ in reversed(counts.most_common()))
         answers = [(request, runs.get(chosen.get(request.task, ""))) for request, runs in found]
         lacking = {method(request) for request, run in answers if run is None and not single}
@@ -198,7 +199,7 @@ class Index:
 
 
 def _usual(task: str, preset: str) -> tuple[str, int, dict[str, Any]]:
-    """The preset that a task is loaded with, its rounds, and options but for what was found."""
+    """The preset that a task is loaded with, its rounds, and options without those of files."""
     preset = tasks.scale(task, preset)
     options = tasks.defaults(task, preset)
     usual = {key: value for key, value in options.items() if key not in FOUND}
@@ -206,14 +207,14 @@ def _usual(task: str, preset: str) -> tuple[str, int, dict[str, Any]]:
 
 
 def _data_of(request: Request, run: Run) -> str:
-    """Which data a run is on, as far as its request leaves that open."""
+    """The data of a run, as far as its request leaves them open."""
     task = run.config.task
     left = [task["options"].get(key) for key in ("data", "clients") if key not in request.options]
     return str([*left, task["stand_in"], task["data"] in LOSSY])
 
 
 def _usual_cohort(run: Run) -> int:
-    """How many clients a round of a run has where nothing else was asked for."""
+    """The default number of clients in a round of a run."""
     config, options = run.config, run.config.task["options"]
     there = 1 if options.get("centralized") else options.get("clients", config.clients_per_round)
     own = run.meta.get("settings", {}).get("clients_per_round", config.clients_per_round)
@@ -221,9 +222,9 @@ def _usual_cohort(run: Run) -> int:
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:
-    """The rounds, the cohort (None: all clients), the batch size and so on of a printed number.
+    """The rounds, the cohort (None: all clients), the batch size and so on of a paper's number.
 
-    They are those of the task's paper preset, where the cell does not say otherwise.
+    They are those of the task's paper preset, unless the cell has others.
     """
     task = tasks.preset_values(cell["task"], "paper")
     settings = {key: task.get(key) for key in ("rounds", "clients_per_round", "batch_size")}
@@ -237,11 +238,10 @@ def printed_settings(cell: Cell) -> dict[str, Any]:
 
 
 def departures(cell: Cell, config: RunConfig) -> list[str]:
-    """How a run's settings differ from the paper's, in words. Empty if they are the paper's.
+    """How a run's settings differ from the paper's, in words. Empty if they are equal.
 
-    Every option of the task is compared: with what the cell says of it, else with the default of
-    the paper preset. An option that a run does not have has no effect on it, unless the cell
-    asks for a value.
+    Every option of the task is compared with the cell's, else with the default of the paper preset.
+    An option that a run does not have has no effect on it, unless the cell asks for a value.
     """
     printed, notes = printed_settings(cell), []
     if config.task["preset"] != "paper":
@@ -280,11 +280,11 @@ def _departure(key: str, value: Any, wanted: Any) -> str:
 
 
 def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]) -> list[str]:
-    """What a cell's runs lack together, in words: seeds, a common split, tuning.
+    """The shortfalls of a cell's runs together, in words: seeds, a common split, tuning.
 
     Args:
-        chosen: from :func:`of_one_split`, of one run or more.
-        tried: from :meth:`Index.nearest`, among which they were chosen.
+        chosen: one or more runs from :func:`of_one_split`.
+        tried: the groups of :meth:`Index.nearest` from which they were chosen.
     """
     notes = []
     seeds = {json.dumps(run.config.seeds, sort_keys=True) for run in chosen}
@@ -303,8 +303,8 @@ def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]
 
 
 def left_open(cell: Cell, run: Run) -> list[str]:
-    """Where a run's values of hyperparameters that a cell leaves open differ from the printed ones,
-    in words: it may be the cell's run with either.
+    """How a run's values of hyperparameters that a cell leaves open differ from the paper's, in
+    words. The run may be the cell's with either value.
     """
     printed = _described(run.config.algorithm, "{}", _task_values(run)) or {}
     known, usual = hyperparameters(run), {**printed, **dict(printed.get("server", {}))}
@@ -323,15 +323,15 @@ def _has_options(cell: Cell, run: Run) -> bool:
 
 
 def _trained_as(run: Run, overrides: Mapping[str, Any]) -> bool:
-    """Whether a run trained with the overrides' batch size, epochs and steps, else the task's."""
+    """Whether a run has the overrides' batch size, epochs and steps, or else the task's."""
     usual = {"local_steps": None, **run.meta.get("settings", {}), **overrides}
     values = {key: getattr(run.config, key) for key in TRAINING_KEYS}
     return all(_fits(value, usual.get(key, value)) for key, value in values.items())
 
 
 def same_method(cell: Cell, run: Run) -> bool:
-    """Whether a run's method is the cell's with the task's own hyperparameters, any values of those
-    that the cell tunes or leaves open; not for a run that does not know the task's own.
+    """Whether a run's method is the cell's with the task's own hyperparameters, and any values of
+    those that the cell tunes or leaves open. False for a run without the task's own.
     """
     if "hyperparameters" not in run.meta:
         return False
@@ -354,7 +354,7 @@ def _task_values(run: Run) -> str:
 
 @lru_cache(maxsize=2**14)
 def _described(algorithm: str, overrides: str, task_values: str) -> dict[str, Any] | None:
-    """What :func:`fedlib.engine.config.named_method` makes of its arguments; None if it refuses."""
+    """The result of :func:`fedlib.engine.config.named_method`, or None if it raises an error."""
     try:
         return named_method(algorithm, json.loads(overrides), *json.loads(task_values)).describe()
     except Error:  # stored by a version with other hyperparameters
@@ -362,7 +362,7 @@ def _described(algorithm: str, overrides: str, task_values: str) -> dict[str, An
 
 
 def best_setting(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
-    """The runs of the configuration among those of :meth:`Index.nearest` that counts for a cell."""
+    """The runs of the configuration from :meth:`Index.nearest` that counts for a cell."""
     if (cell["tuned"] or cell["either"]) and len(tried) > 1:
         score = SCORES[cell["chosen_by"]]
         return min(tried, key=lambda runs: merit(list(read(runs)), score))
@@ -374,17 +374,17 @@ def best_setting(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
 
 
 def of_one_split(setting: Sequence[Run]) -> list[Run]:
-    """The runs with the most seeds on one partition of the data; all of them if no two share it."""
+    """The runs with the most seeds on one partition of the data, or all if no two share it."""
     by_split = group(setting, lambda run: run.config.task["seed"])
     largest = max(by_split.values(), key=len, default=[])
     return largest if len(largest) > 1 else list(setting)
 
 
 def over_splits(chosen: Sequence[Run], setting: Sequence[Run]) -> list[Run]:
-    """Runs of the chosen configuration that differ in the partition of the data alone.
+    """Runs of the chosen configuration that differ only in the partition of the data.
 
     Returns:
-        one of the chosen and those of its seed on other partitions; none if there are no such.
+        One of the chosen runs and those of its seed on other partitions, or none without others.
     """
     partitions = {run.config.task["seed"] for run in chosen}
     others = [run for run in setting if run.config.task["seed"] not in partitions]
@@ -411,7 +411,7 @@ def _text(plain: Any) -> str:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a run's value is the wanted one, lists and tuples alike, or one of a wanted list."""
+    """Whether a run's value is the wanted one (lists equal tuples), or one of a wanted list."""
     if isinstance(wanted, list):
         return value in wanted
     return bool(value == wanted or (isinstance(wanted, tuple) and value == list(wanted)))

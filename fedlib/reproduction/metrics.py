@@ -1,4 +1,4 @@
-"""How a printed number is computed from a run: weighted by examples, and with clients alike."""
+"""Computation of papers' numbers from a run, weighted by examples and with equal weights."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Metric:
     """A number of a run: ``METRICS["avg"](history)`` gives it weighted and unweighted.
 
     Attributes:
-        series: the metric of a history that says it after each evaluation.
-        window: over how many last rounds it is averaged: None is
+        series: the metric of a history with its values after each evaluation.
+        window: number of last rounds that it averages. None is
             :func:`fedlib.results.selection.late`.
-        split: in which runs are measured; default the test examples.
-        factor: from fedlib's unit to the printed one. 100 makes a fraction percent.
+        split: split of the evaluation. Default: the test examples.
+        factor: from fedlib's unit to the paper's. 100 makes a fraction percent.
         smaller: whether smaller is better.
-        measure: from a history to (weighted by examples, clients counted alike; NaN if unknown);
-            default the mean of the series.
+        measure: from a history to (weighted by examples, equal weights, NaN if unknown). Default:
+            the mean of the series.
     """
 
     series: str
@@ -45,13 +45,13 @@ class Metric:
         return weighted, history.final(alike, split, self.over(history)) if has_clients else np.nan
 
     def over(self, history: History) -> int:
-        """Over how many last rounds a run's number is averaged."""
+        """The number of last rounds that a run's number averages."""
         return self.window or late(history)
 
     def jitter(self, history: History) -> float:
-        """The standard deviation that the number has from round to round: that of the series over
-        the rounds of :func:`fedlib.results.selection.late`, divided by the root of how many
-        evaluations it averages. NaN if there are fewer than two, or the run diverged.
+        """The standard deviation of the number from round to round: that of the series over the
+        rounds of :func:`fedlib.results.selection.late`, divided by the root of the number of
+        averaged evaluations. NaN if there are fewer than two, or the run diverged.
         """
         if history.diverged is not None or self.series not in history.metrics(self.split(history)):
             return np.nan
@@ -71,7 +71,7 @@ def _spread(history: History) -> tuple[float, float]:
 
 
 def _worst(history: History) -> tuple[float, float]:
-    """Mean accuracy of the worst 30 % of the clients; see :func:`fedlib.engine.fairness.worst`."""
+    """Mean accuracy of the worst 30 % of the clients, see :func:`fedlib.engine.fairness.worst`."""
     value, size = map(torch.tensor, _client_accuracy(history))
     if not len(value):
         return np.nan, np.nan
@@ -80,7 +80,7 @@ def _worst(history: History) -> tuple[float, float]:
 
 
 def _client_accuracy(history: History) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracies and example counts of the clients that have examples; none if it diverged."""
+    """Accuracies and example counts of the clients that have examples, or none if it diverged."""
     frame, split = history.clients, split_of(history)
     if history.diverged is not None:
         frame = frame[:0]
@@ -91,16 +91,16 @@ def _client_accuracy(history: History) -> tuple[np.ndarray, np.ndarray]:
 
 
 METRICS: dict[str, Metric] = {
-    # FedOpt: the last 100 rounds.
+    # FedOpt uses the last 100 rounds.
     "accuracy": Metric("accuracy"),
     "last_accuracy": Metric("accuracy", window=1),
     "recall_at_5": Metric("recall_at_5"),
     "last_recall_at_5": Metric("recall_at_5", window=1),
     "mse_x1000": Metric("mse_x1000", factor=1.0, smaller=True),
-    # AdaFedAdam, Delta-SGD: after the last round.
+    # AdaFedAdam and Delta-SGD use the last round.
     "avg": Metric("accuracy", 1, split_of),
     "std": Metric("accuracy_std_weighted", 1, split_of, smaller=True, measure=_spread),
     "worst30": Metric("accuracy_worst_30_weighted", 1, split_of, measure=_worst),
-    # Mime: after the last round, on the half of the clients on which no rate was chosen.
+    # Mime uses the last round, here on the half of the clients that did not choose a rate.
     "reported": Metric("accuracy", 1, measure=on_half),
 }

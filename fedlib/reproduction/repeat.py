@@ -1,15 +1,16 @@
-"""Repeating published runs: they are trained anew from nothing, and their numbers are compared.
+"""Repeating published runs: they are trained again from scratch, and their numbers are compared.
 
-Only its configuration is taken from a published run. The task is loaded and the method is built
-from the values of its hyperparameters. The run trains only if both give the very configuration that
-was published, by its hash, each run alone, in as many threads as it had. Nothing is stored.
+Only the configuration is taken from a published run. The task is loaded and the method is built
+from the values of its hyperparameters. The run trains only if both give exactly the published
+configuration, by its hash. Each run trains alone, with its original number of threads. Nothing is
+stored.
 
-**When two runs agree.** A run that was trained alone comes out bit for bit on the same kind of
+**When two runs agree.** A run that was trained alone gives the same bits on the same kind of
 processor. Other processors have other kernels, and a row among others is summed in another order
-than a row alone: single operations differ in their last bits. Training carries such differences on
-like any other noise, until some test examples are classified otherwise. So a final value counts as
-repeated within :func:`tolerance`: what it varies by from evaluation to evaluation, or what so many
-test examples can tell apart.
+than a row alone, so single operations differ in their last bits. Training amplifies these
+differences like any other noise, until some test examples are classified differently. So a final
+value counts as repeated within :func:`tolerance`: its variation between evaluations, or the
+resolution of this many test examples.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from fedlib.results.reading import hyperparameters
 from fedlib.task import Task
 from fedlib.tasks import TASKS, load_task, scale
 
-# The final value of a run is of the first of these that it has. The first two are shares of the
-# test examples.
+# The final value of a run is of the first of these metrics that it has. The first two are shares of
+# the test examples.
 SHARES = ("accuracy", "recall_at_5")
 METRICS = (*SHARES, "mse_x1000", "loss")
-# Of a published error the part by which another may differ from it; half a percent.
+# The allowed difference from a published error, relative to it: half a percent.
 OF_AN_ERROR = 0.005
-# Evaluations, the last ones, over which a run's own variation is taken.
+# The number of last evaluations that give a run's own variation.
 EVALUATIONS = 11
 # Seconds that are added to a run's own for loading its task.
 LOADING = 1.0
@@ -57,8 +58,8 @@ def published(folder: Path, names: Sequence[str] = (), preset: str | None = None
     """The runs in a folder of published ones, each once, in the files' order.
 
     Args:
-        names: of notebooks or files, ``12``, ``12_emnist_cr`` or ``12_emnist_cr_laptop``; none:
-            all.
+        names: names of notebooks or files, ``12``, ``12_emnist_cr`` or ``12_emnist_cr_laptop``.
+            Default: all.
         preset: only runs of the tasks that this preset loads.
 
     Raises:
@@ -82,14 +83,14 @@ def published(folder: Path, names: Sequence[str] = (), preset: str | None = None
 
 
 def devices(device: str) -> tuple[set[str], str]:
-    """On which kinds of devices runs are repeated, and on which GPU those that were made on one.
+    """The kinds of devices that runs are repeated on, and the GPU for runs that were made on one.
 
     Args:
-        device: ``"cpu"`` or ``"cuda"``: only runs made on this kind; ``"auto"``: on both, if both
-            are here.
+        device: ``"cpu"`` or ``"cuda"`` takes only runs made on this kind. ``"auto"`` takes both, if
+            both are available.
 
     Raises:
-        Error: a device that is not here.
+        Error: a device that is not available.
     """
     where = resolve_device(device)
     return {where.type} | ({"cpu"} if device == "auto" else set()), str(where)
@@ -98,10 +99,10 @@ def devices(device: str) -> tuple[set[str], str]:
 def possible(
     runs: Sequence[Stored], kinds: Collection[str], data_root: Path | None
 ) -> tuple[list[Stored], Counter[str]]:
-    """The runs that can be repeated here, and how many cannot for which reason.
+    """The runs that can be repeated here, and the number of the others by reason.
 
     Args:
-        kinds: of devices, from :func:`devices`.
+        kinds: kinds of devices, from :func:`devices`.
     """
     prepared = datasets.store.prepared_names(data_root)
     reasons = [obstacle(run, kinds, prepared) for run in runs]
@@ -120,7 +121,7 @@ def _at(run: Stored, preset: str) -> bool:
 
 
 def _ours(run: Stored) -> bool:
-    """Whether a run is of a task of the catalogue."""
+    """Whether a run's task is from the catalogue."""
     return run.config.task["name"] in TASKS and "version" not in run.config.task
 
 
@@ -128,7 +129,7 @@ def obstacle(run: Stored, kinds: Collection[str], prepared: Collection[str]) -> 
     """Why a run cannot be repeated here, and what to do about it. Empty if it can.
 
     Args:
-        kinds: of devices that runs are repeated on: ``"cpu"``, ``"cuda"``.
+        kinds: kinds of devices that runs are repeated on: ``"cpu"``, ``"cuda"``.
         prepared: the names of the data sets that are prepared here.
     """
     task = run.config.task
@@ -146,14 +147,14 @@ def obstacle(run: Stored, kinds: Collection[str], prepared: Collection[str]) -> 
 
 
 def kind(run: Stored) -> str:
-    """The kind of device that a run was made on: ``"cpu"`` or ``"cuda"``."""
+    """The kind of a run's device: ``"cpu"`` or ``"cuda"``."""
     return "cpu" if run.meta["device"] == "cpu" else "cuda"
 
 
 def seconds(run: Stored) -> float:
-    """How long a run takes, estimated from how long it took, and :data:`LOADING`.
+    """The estimated seconds of a run: its own, and :data:`LOADING`.
 
-    The seconds of a program are shared by the configurations that trained together.
+    The seconds of configurations that trained together are divided among them.
     """
     return float(run.meta["seconds"] / run.meta["configurations"]) + LOADING
 
@@ -161,11 +162,11 @@ def seconds(run: Stored) -> float:
 def sample(
     runs: Sequence[Stored], seed: int, count: int | None = None, minutes: float | None = None
 ) -> list[Stored]:
-    """Runs drawn at random, one after the other. Those that do not fit any more are left out.
+    """Runs drawn at random, one after the other. Runs that no longer fit are left out.
 
     Args:
-        count: at most so many.
-        minutes: the estimates of all together are at most so many. See :func:`seconds`.
+        count: at most this many runs.
+        minutes: the limit of their total estimate. See :func:`seconds`.
     """
     order = list(runs)
     random.Random(seed).shuffle(order)
@@ -181,18 +182,18 @@ def sample(
 
 @dataclass(frozen=True)
 class Repeated:
-    """A published run beside the same run now.
+    """A published run compared with the same run now.
 
     Attributes:
-        digest, file, task, algorithm: which run, and which file it is published in.
-        metric: of the final values. See :meth:`fedlib.engine.history.History.final`.
-        published, now: the final values. NaN where it diverged.
-        difference: by how much the final value is another one.
+        digest, file, task, algorithm: the run, and the file that it is published in.
+        metric: metric of the final values. See :meth:`fedlib.engine.history.History.final`.
+        published, now: the final values. NaN if it diverged.
+        difference: difference of the final values.
         tolerance: see :func:`tolerance`.
-        bit_equal: whether all published numbers are the same, at their seven digits.
-        agrees: whether the final values are the same within the tolerance.
-        reason: why it could not be trained; else empty.
-        seconds: that it took.
+        bit_equal: whether all published numbers are equal, at their seven digits.
+        agrees: whether the final values are equal within the tolerance.
+        reason: why it could not be trained, else empty.
+        seconds: its training time.
     """
 
     digest: str
@@ -211,18 +212,18 @@ class Repeated:
 
     @property
     def verdict(self) -> str:
-        """What came of it, in a word."""
+        """The result in a word."""
         if self.reason:
             return f"not trained: {self.reason}"
         return "bit-equal" if self.bit_equal else "agrees" if self.agrees else "differs"
 
 
 def repeat(runs: Sequence[Stored], data_root: Path | None, device: str) -> Iterator[Repeated]:
-    """Train published runs anew, one after the other, those of one task after each other.
+    """Train published runs again, one after the other, grouped by task.
 
     Args:
-        data_root: where prepared data lie. Runs on stand-ins get these, prepared or not.
-        device: of those that were made on a GPU.
+        data_root: folder of prepared data. Runs on stand-ins get these, prepared or not.
+        device: device for runs that were made on a GPU.
     """
     by_task: dict[str, list[Stored]] = {}
     for run in runs:
@@ -252,16 +253,16 @@ def repeat(runs: Sequence[Stored], data_root: Path | None, device: str) -> Itera
 def task_of(run: Stored, data_root: Path | None) -> Task:
     """The task of a published run."""
     task = run.config.task
-    found = (*FOUND, "centralized")  # what loading adds to a task's options
+    found = (*FOUND, "centralized")  # options that loading adds
     options = {key: value for key, value in task["options"].items() if key not in found}
     return load_task(task["name"], task["preset"], task["seed"], data_root, **options)
 
 
 def configured(run: Stored, task: Task) -> Configured:
-    """A published run's configuration, made anew on its task from its hyperparameters' values.
+    """A published run's configuration, made again on its task from its hyperparameters' values.
 
     Raises:
-        Error: it is another configuration, or one that this fedlib refuses.
+        Error: it differs, or this fedlib refuses it.
     """
     config, values = run.config, hyperparameters(run)
     optimizer = values["client_optimizer"]
@@ -281,12 +282,12 @@ def configured(run: Stored, task: Task) -> Configured:
     if asked.config.task["data"] != config.task["data"]:
         raise Error("the data here are of another edition")
     if asked.config.digest != config.digest:
-        raise Error(f"its configuration is another one now, {asked.config.digest}")
+        raise Error(f"its configuration has changed to {asked.config.digest}")
     return asked
 
 
 def _compared(run: Stored, trained: History, task: Task) -> dict[str, Any]:
-    """What :class:`Repeated` says of the numbers."""
+    """The fields of :class:`Repeated` about the numbers."""
     old, new = run.history(params=False), rounded(thin(trained))
     metric = next(name for name in METRICS if name in old.metrics())
     published, now = old.final(metric), new.final(metric)
@@ -298,7 +299,7 @@ def _compared(run: Stored, trained: History, task: Task) -> dict[str, Any]:
 
 
 def equal(old: History, new: History) -> bool:
-    """Whether all numbers of a published run are those of another, rounded alike."""
+    """Whether all numbers of a published run equal those of another, rounded equally."""
     pairs = [(old.frame, new.frame)] + ([(old.clients, new.clients)] if len(old.clients) else [])
     return old.diverged == new.diverged and all(
         first.astype(object).reset_index(drop=True).equals(second.astype(object))
@@ -307,13 +308,13 @@ def equal(old: History, new: History) -> bool:
 
 
 def tolerance(history: History, metric: str, examples: int) -> float:
-    """By how much a final value may differ from a published one and still count as the same.
+    """The largest difference of a final value from a published one that still counts as the same.
 
     It is the larger of two. The first is twice the standard error of a difference of two final
-    values, from what the last evaluations vary by: the second differences of those in the second
-    half of the run, at most :data:`EVALUATIONS`, which are free of a steady rise. The other is the
-    standard error of a share of so many test examples, sqrt(p (1 - p) / n), or, where the value is
-    no share but an error, :data:`OF_AN_ERROR` of it. NaN for a run that diverged.
+    values, from the variation of the last evaluations: their second differences in the second half
+    of the run, at most :data:`EVALUATIONS`, which a steady rise does not affect. The second is the
+    standard error of a share of this many test examples, sqrt(p (1 - p) / n), or for an error
+    :data:`OF_AN_ERROR` of it. NaN for a run that diverged.
     """
     if history.diverged is not None:
         return math.nan
@@ -322,7 +323,7 @@ def tolerance(history: History, metric: str, examples: int) -> float:
     variance = float(np.square(late).mean() / 6) if len(late) > 2 else 0.0
     averaged = max(1, int((rounds > rounds[-1] - history.window()).sum()))
     value = history.final(metric)
-    share = math.sqrt(max(value * (1 - value), 1 / examples) / examples)  # an example at least
+    share = math.sqrt(max(value * (1 - value), 1 / examples) / examples)  # at least one example
     known = share if metric in SHARES else OF_AN_ERROR * abs(value)
     return max(2 * math.sqrt(2 * variance / averaged), known)
 
@@ -332,13 +333,13 @@ def tolerance(history: History, metric: str, examples: int) -> float:
 
 @dataclass
 class Report:
-    """What came of repeating some published runs.
+    """The results of repeating some published runs.
 
     Attributes:
-        asked: how many runs were meant.
-        left_out: how many of them cannot be repeated here, by reason.
-        chosen: which of the others are repeated.
-        rows: those that have been.
+        asked: number of requested runs.
+        left_out: number of runs that cannot be repeated here, by reason.
+        chosen: the runs that are repeated.
+        rows: the results so far.
     """
 
     asked: int
@@ -347,14 +348,14 @@ class Report:
     rows: list[Repeated] = field(default_factory=list)
 
     def follow(self, rows: Iterable[Repeated], quiet: bool) -> None:
-        """Take rows in as they come, with a line each and, on a terminal, a bar of their seconds.
+        """Collect rows as they come, with a line each and, on a terminal, a bar of their seconds.
 
         Args:
-            quiet: neither.
+            quiet: print neither.
         """
         expected = {run.config.digest: seconds(run) for run in self.chosen}
         form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
-        hidden = quiet or None  # None: also where no terminal is
+        hidden = quiet or None  # None: also hidden without a terminal
         how: dict[str, Any] = {"disable": hidden, "bar_format": form, "dynamic_ncols": True}
         with tqdm(total=sum(expected.values()), desc=f"0/{len(expected)} runs", **how) as bar:
             for row in rows:
@@ -366,7 +367,7 @@ class Report:
                 bar.update(expected[row.digest])
 
     def frame(self) -> pd.DataFrame:
-        """A row a run: the fields of :class:`Repeated`."""
+        """One row per run: the fields of :class:`Repeated`."""
         names = [one.name for one in fields(Repeated)]
         return pd.DataFrame(map(asdict, self.rows), columns=names)
 
@@ -389,14 +390,14 @@ class Report:
         return _columns(*which, *numbers, row.verdict + allowed)
 
     def left_out_lines(self) -> list[str]:
-        """How many runs were left out, and what to do about it."""
+        """The number of runs that were left out, and what to do about it."""
         return [
             f"{count} {'run' if count == 1 else 'runs'} left out, {why}"
             for why, count in self.left_out.most_common()
         ]
 
     def summary(self) -> list[str]:
-        """How many agree, in lines."""
+        """The number of runs that agree, in lines."""
         total, bits = len(self.rows), sum(row.bit_equal for row in self.rows)
         agree = total - len(self.differing())
         lines = self.left_out_lines()

@@ -34,11 +34,11 @@ try:
 except ImportError:
     raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
 
-# Notebooks from this number on read what those with a plan have made, and run after them.
+# Notebooks from this number on read the results of those with a plan, and run after them.
 LATE = 90
-# A cell that trains longer than this is stuck; papermill itself has no limit.
+# A cell that trains longer than this is stuck. papermill itself has no limit.
 CELL_SECONDS = 6 * 3600
-# How Jupyter's client says that a kernel ended before it could be talked to.
+# The message of Jupyter's client if a kernel ended before the connection.
 NOT_STARTED = "Kernel died before replying"
 
 
@@ -56,7 +56,7 @@ def notebooks(names: Sequence[str] = ()) -> list[Path]:
     """The notebooks of these names, or all, in order. See :func:`named`.
 
     Raises:
-        Error: an unknown name, or no notebooks here: they belong to a checkout, not to the
+        Error: an unknown name, or no notebooks, as they belong to a checkout and not to the
             installed package.
     """
     known = plans.notebooks()
@@ -71,15 +71,15 @@ def reproduce(
     *,
     jobs: int = 1,
 ) -> Iterator[Executed]:
-    """Execute notebooks, their parameters' names checked before. Yields them as they were begun.
+    """Execute notebooks, after checking their parameters' names. Yields them in starting order.
 
     Args:
-        names: which. Default: all.
-        preset: ``"quick"``, ``"laptop"`` or ``"paper"``: which of their plans' numbers.
-        given: parameters in their place, in the notebooks that have them.
+        names: names of notebooks. Default: all.
+        preset: ``"quick"``, ``"laptop"`` or ``"paper"``, which sets their plans' numbers.
+        given: parameters that replace these, in the notebooks that have them.
         output: folder of the executed copies. Default: ``build/executed``.
-        jobs: how many run at once, each on one thread if they are several. Those with a plan come
-            first, then those that read what these have made (from number 90), then the others.
+        jobs: number of notebooks at once, each on one thread if there are several. Those with a
+            plan come first, then those that read their results (from number 90), then the others.
     """
     require_preset(preset)
     output = output or project_root() / "build" / "executed"
@@ -95,7 +95,7 @@ def reproduce(
     files.require_writable(preset_figures(preset), "FEDLIB_FIGURES")
     makers = set(plans.planned())
     early = [task for task in work if task[0].stem in makers]
-    # First those that read, of which 90 takes longest: work that waits for nothing goes beside it.
+    # The readers come first, of which 90 takes longest, so that independent work runs beside it.
     late = sorted(
         (task for task in work if task not in early),
         key=lambda task: int(task[0].stem.split("_")[0]) < LATE,
@@ -106,13 +106,13 @@ def reproduce(
     # A thread only waits for its notebook's kernel.
     pool = ThreadPoolExecutor(min(jobs, len(work)))
     futures: list[Future[Executed]] = []
-    # What fails is told by the series, a line a notebook.
+    # The series reports failures, one line per notebook.
     logging.getLogger("papermill").setLevel(logging.CRITICAL)
     variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
-    # An executed copy has a progress bar's start and end, not its every step.
+    # An executed copy has the start and end of a progress bar, not its every step.
     variables["TQDM_MININTERVAL"] = "3600"
     for name in ("FEDLIB_DATA", "FEDLIB_FIGURES"):
-        if given_folder := os.environ.get(name):  # from here, not from a kernel's working directory
+        if given_folder := os.environ.get(name):  # relative to here, not to a kernel's folder
             variables[name] = str(folder(given_folder).absolute())
     with patch.dict(os.environ, variables):
         if forked:
@@ -143,7 +143,7 @@ def _execute(
 
     started, error = time.perf_counter(), None
     with files.replacing(target) as aside:
-        # Again, if a kernel ended before the first cell: Jupyter chooses a kernel's ports before
+        # Try again if a kernel ended before the first cell. Jupyter chooses a kernel's ports before
         # the kernel opens them, and another program may open one of them in between.
         for _ in range(3):
             try:
@@ -173,25 +173,25 @@ def _execute(
 
 
 # ---------------------------------------------------------------------------------------- kernels
-# To import PyTorch and fedlib takes longer than most notebooks need for the rest, so the kernels of
-# several are forked from a server which has them imported already. A forked kernel is as fresh as
-# one that was started: it shares imported modules, no variables, and ends with its notebook.
+# Importing PyTorch and fedlib takes longer than all else in most notebooks, so the kernels of
+# several are forked from a server that has imported them. A forked kernel is as fresh as a started
+# one: it shares imported modules, no variables, and ends with its notebook.
 
-# Elsewhere system libraries start threads of their own, and a fork may hang.
+# On other systems libraries start threads of their own, and a fork may hang.
 CAN_FORK = sys.platform == "linux"
-# What the kernels find imported; fedlib.notebook brings the rest.
+# The modules that kernels find imported. fedlib.notebook imports the rest.
 WARM = [
     "fedlib.notebook",
     "ipykernel.kernelapp",
     "matplotlib.backends.backend_pdf",
     "sklearn.datasets",  # for a stand-in
 ]
-# An argument of a kernel: what fails is told by the notebook, and its sockets are this machine's.
+# Arguments of a kernel: the notebook reports failures, and the sockets are this machine's.
 QUIET = f"--IPKernelApp.log_level={logging.CRITICAL}"
 
 
 def start_server() -> None:
-    """Start what the kernels are forked from, with this environment and deaf to interrupts."""
+    """Start the server that kernels are forked from, with this environment, ignoring interrupts."""
     multiprocessing.get_context("forkserver").set_forkserver_preload(WARM)
     resource_tracker.ensure_running()  # otherwise the server starts it, and that lifts the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -202,7 +202,7 @@ def start_server() -> None:
 
 
 class KernelManager(AsyncKernelManager):
-    """Jupyter's. Its kernels can all be killed at once."""
+    """Jupyter's kernel manager. All of its kernels can be killed at once."""
 
     made: ClassVar[weakref.WeakSet[KernelManager]] = weakref.WeakSet()
 
@@ -220,7 +220,7 @@ class KernelManager(AsyncKernelManager):
 
 
 class ForkedKernelManager(KernelManager):
-    """Has its kernel forked from the server."""
+    """A manager whose kernels are forked from the server."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -264,10 +264,10 @@ class _Process:
 
 
 def _kernel(connection_file: str, environment: Mapping[str, str], folder: str) -> None:
-    """What ``python -m ipykernel_launcher -f connection_file`` does, in this process."""
+    """Do the same as ``python -m ipykernel_launcher -f connection_file``, in this process."""
     from ipykernel.kernelapp import IPKernelApp
 
-    os.setsid()  # as a started kernel: the terminal's interrupt is for the one who waits
+    os.setsid()  # as for a started kernel: the terminal's interrupt is for the waiting process
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.chdir(folder)
     asyncio.set_event_loop(asyncio.new_event_loop())
@@ -278,7 +278,7 @@ def _kernel(connection_file: str, environment: Mapping[str, str], folder: str) -
 
 
 def _follow() -> None:
-    """End this process when the one that asked for it has ended, however it did."""
+    """End this process when its parent has ended, for whatever reason."""
     parent = multiprocessing.parent_process()
     connection.wait([parent.sentinel] if parent else [])
     os._exit(1)

@@ -27,7 +27,7 @@ from fedlib.results.reading import hyperparameters
 from fedlib.results.selection import late, winners
 from fedlib.tasks import load_task
 
-# The notebook that has the others' plan on a task, and the metric that counts there, a fraction.
+# The notebook with the others' plan on a task, and the metric that counts there, a fraction.
 SUITE = {
     "10_cifar10": "accuracy",
     "11_cifar100": "accuracy",
@@ -35,7 +35,7 @@ SUITE = {
     "15_stackoverflow_nwp": "accuracy",
     "16_stackoverflow_lr": "recall_at_5",
 }
-PART = "curves"  # of these plans: FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi
+PART = "curves"  # a part of these plans with FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi
 RATES = ("client_lr", "server_lr")
 BASELINE, YOURS = "fedavg", "yours"
 # Student's t for a two-sided interval of 95 %, by the number of seeds.
@@ -49,23 +49,23 @@ def score(
     tune: Sequence[str] = (),
     **execution: Any,
 ) -> pd.DataFrame:
-    """Train and tune a method on the suite, and set the others beside it.
+    """Train and tune a method on the suite, and compare it with the others.
 
     Args:
-        method: as in :func:`fedlib.run`. Its rows are named ``"yours"``.
-        store: answers what is stored, and keeps what can be stored.
+        method: see :func:`fedlib.run`. Its rows are named ``"yours"``.
+        store: the store of all runs that can be stored.
         overrides: hyperparameters of the method on all tasks.
         tune: the rates to search, of ``client_lr`` and ``server_lr``. Default: those that the
             method has and ``overrides`` does not set.
         execution: ``device`` and ``progress`` of :meth:`fedlib.results.Store.answer`.
 
     Returns:
-        a row for each task, method and seed: the chosen rates; for yours how many ``settings`` were
-            tried, and the rates at the ``edge`` of what was tried. ``value``, the mean test metric
-            over the last rounds. A run that diverged counts as 0.
+        One row for each task, method and seed: the chosen rates, ``value``, the mean test metric
+        over the last rounds, and for yours the number of ``settings``, and the rates at the
+        ``edge`` of the grid. A run that diverged counts as 0.
 
     Raises:
-        Error: a rate that the method does not have, or whatever :func:`fedlib.run` refuses.
+        Error: a rate that the method does not have, or anything that :func:`fedlib.run` refuses.
     """
     rows, fixed = [], dict(overrides or {})
     for notebook, metric in SUITE.items():
@@ -115,12 +115,12 @@ def _row(
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The means over the seeds in percent, a row a method, the best first. ``lead`` is the mean
+    """The means over the seeds in percent, one row per method, the best first. ``lead`` is the mean
     lead over FedAvg in percentage points, ``low`` and ``high`` its interval of 95 %.
 
     A seed's lead is its mean over the tasks. The interval is Student's over the seeds, whose runs
-    are paired with FedAvg's: it says how the lead would vary with other seeds on these tasks, and
-    nothing about other tasks.
+    are paired with FedAvg's: it describes how the lead would vary with other seeds on these tasks,
+    and not on other tasks.
     """
     percent = 100 * frame.pivot(index=["method", "seed"], columns="task", values="value")
     leads = (percent - percent.loc[BASELINE]).mean(axis=1).groupby("method")

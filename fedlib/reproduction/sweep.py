@@ -1,6 +1,6 @@
-"""Training what notebooks' plans lack, by this process or in shards, and packing it for git.
+"""Training missing runs of notebooks' plans, here or in shards, and packing them for git.
 
-The store is the queue: a shard that was killed is started again and goes on from the stored runs
+The store is the queue: a shard that was killed is started again and continues from the stored runs
 and its checkpoint.
 """
 
@@ -44,14 +44,14 @@ def train(
     quiet: bool = False,
     **execution: Any,
 ) -> tuple[list[str], str]:
-    """Train what is missing, group after group. One that fails does not stop the others.
+    """Train missing runs, group after group. A failing group does not stop the others.
 
     Args:
-        quiet: no progress bar; otherwise there is one on a terminal.
+        quiet: no progress bar. Otherwise there is one on a terminal.
         execution: ``device``, ``backend``, ``deadline``. See :func:`fedlib.engine.run.execute`.
 
     Returns:
-        what failed, a line each; and where it is, if its time is over.
+        The failures, one line each, and the current position, if its time is over.
     """
     there = store.paths()
     missing = [group for group in groups if group.missing(there)]
@@ -77,7 +77,7 @@ def train(
 
 
 def _loader(data_root: Path | None) -> Callable[..., Task]:
-    """:func:`fedlib.load_task` with memory for tasks that differ in their seeds at most.
+    """:func:`fedlib.load_task`, which remembers tasks that differ at most in their seeds.
 
     Groups of such tasks follow each other.
     """
@@ -101,9 +101,9 @@ def require_stored(plan: Mapping[str, Sequence[RunGroup]], store: Store, preset:
     for notebook, groups in plan.items():
         if missing := sum(group.missing(there) for group in groups):
             raise Error(
-                f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} "
-                f"--preset {preset}, with the same --seed, --part and -p (or publish what is "
-                "there: --partial)"
+                f"{missing} runs of {notebook} are not stored. Run: fedlib sweep {notebook} "
+                f"--preset {preset}, with the same --seed, --part and -p (or publish the stored "
+                "ones: --partial)"
             )
 
 
@@ -114,11 +114,11 @@ def publish(
     name: str,
     groups: Sequence[RunGroup],
 ) -> dict[str, Any]:
-    """Pack the runs of a notebook's plan that are stored.
+    """Pack the stored runs of a notebook's plan.
 
     Args:
         results: the folder of published runs, for instance ``data/results``.
-        name: of the file.
+        name: name of the file.
         groups: the runs of the plan.
 
     Returns:
@@ -149,7 +149,7 @@ def publish(
 
 
 def _require_commit(notebook: str, histories: Sequence[History]) -> None:
-    """Require runs whose code can be had again: of a commit, and of nothing beside it."""
+    """Require runs with reproducible code: of a commit without changes."""
     git = [history.meta.get("git") for history in histories]
     if without := sum(not known or known["dirty"] for known in git):
         raise Error(
@@ -160,8 +160,8 @@ def _require_commit(notebook: str, histories: Sequence[History]) -> None:
 
 # -------------------------------------------------------------------------------------- in shards
 
-# What Slurm sends a job two minutes before its time is over: what it has begun is saved (SIGTERM),
-# and it waits in the queue again. Cancelled or preempted it is saved, too.
+# Slurm sends this signal to a job two minutes before its time is over. Its work is saved (SIGTERM),
+# and it waits in the queue again. It is also saved if the job is cancelled or preempted.
 SCRIPT = """
 # As many threads as the job has cores, bound to them or not.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_ON_NODE}"
@@ -172,15 +172,15 @@ trap 'kill "$!"; wait "$!"; scontrol requeue "$SLURM_JOB_ID"; exit' USR1
 
 def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int, store: Store,
           quiet: bool) -> tuple[list[str], str]:  # fmt: skip
-    """Compute every shard in a process of its own, with a line of progress each on a terminal.
+    """Compute every shard in its own process, with a line of progress each on a terminal.
 
     Args:
         words: the sweep's command line after ``fedlib``, without a shard.
-        gpus: of this machine, which the shards share. 0: they share the cores.
+        gpus: number of this machine's GPUs, which the shards share. 0: they share the cores.
 
     Returns:
-        the shards that did not end well, a line each; but for a killed one they have said why. And
-        how many have no time left.
+        The shards that failed, one line each (except for killed ones they have reported why), and
+        the number of shards without time left.
     """
     count, processes, bars = len(shards), [], []
     own = {GPU_SHARE: str(min(1.0, gpus / count))}
@@ -209,7 +209,7 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
     finally:
         while any(process.poll() is None for process in processes):
             for process in processes:
-                process.terminate()  # it leaves a checkpoint; one signal may get lost
+                process.terminate()  # it leaves a checkpoint, but one signal may get lost
             with suppress(subprocess.TimeoutExpired):
                 processes[-1].wait(10)
         statuses = [process.wait() for process in processes]
@@ -227,7 +227,7 @@ def script(words: Sequence[str], jobs: int, store: Path) -> str:
 
     Args:
         words: the sweep's command line after ``fedlib``, without a shard.
-        store: the run store's folder. The jobs' logs lie in its ``.slurm``, which is made.
+        store: the run store's folder. The jobs' logs are in its ``.slurm``, which is made.
     """
     logs = (store / ".slurm").resolve()
     logs.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The papers' printed tables: their cells, and the notebooks that make the runs of these."""
+"""The papers' tables: their cells, and the notebooks that make their runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedlib import papers
 from fedlib.errors import require_known
 from fedlib.paths import read_toml
 
-# Paper -> table -> its notebook, or those of its tasks; other tables of Delta-SGD: ABLATION.
+# Paper -> table -> its notebook, or those of its tasks. Other tables of Delta-SGD: ABLATION.
 NOTEBOOKS = read_toml("reproduction/notebooks.toml")
 FEDOPT: dict[str, str] = NOTEBOOKS["fedopt"]["Table 1"]
 ADAFEDADAM: dict[str, str] = NOTEBOOKS["adafedadam"]["Table 5"]
@@ -19,11 +19,11 @@ ABLATION = "39_delta_sgd_ablation"
 def find(
     paper: str | None = None, item: str | None = None, task: str | None = None
 ) -> pd.DataFrame:
-    """The cells of a printed table, of a paper, or (None given) all, see :func:`papers.cells`.
+    """The cells of a table, of a paper, or (without arguments) all, see :func:`papers.cells`.
 
     Args:
         paper, item: for instance ``"fedopt"``, ``"Table 1"``.
-        task: only this task's.
+        task: only cells of this task.
 
     Raises:
         Error: there are none.
@@ -37,13 +37,13 @@ def find(
 
 
 def notebook(paper: str, item: str, task: str) -> str:
-    """The notebook that makes the runs of a printed table's task."""
+    """The notebook that makes the runs of a task in a paper's table."""
     made = NOTEBOOKS.get(paper, {}).get(item, ABLATION)
     return str(made if isinstance(made, str) else made[task])
 
 
 def notebooks(paper: str, item: str) -> dict[str, str]:
-    """Task -> the notebook that makes the runs of a printed table.
+    """Task -> the notebook that makes the runs of a paper's table.
 
     >>> notebooks("fedopt", "Table 10")["stackoverflow_nwp"]
     '15_stackoverflow_nwp'

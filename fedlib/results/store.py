@@ -339,7 +339,7 @@ def sound(path: Path, digest: str) -> History | None:
     try:
         return open_run(path, digest).history()
     except Damaged as problem:
-        log.warning("%s; it is trained again", problem)
+        log.warning("%s. It is trained again", problem)
         return None
 
 

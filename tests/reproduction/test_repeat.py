@@ -107,7 +107,7 @@ def test_a_run_that_is_another_one_now_does_not_train(command, words, made, trai
     trained.clear()
     status, out, _ = command(*given, "12")
     assert status == 1 and "not trained: the data here are of another edition" in out
-    assert "not trained: its configuration is another one now" in out and not trained
+    assert "not trained: its configuration has changed" in out and not trained
 
 
 def test_a_sample_is_the_seeds_and_fits_by_the_runs_own_seconds(words, made, own_folders):

@@ -1,4 +1,4 @@
-"""What AdaFedAdam claims, as statements about a frame of runs or of printed numbers."""
+"""AdaFedAdam's claims, as statements about a frame of runs or of the paper's numbers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from fedlib.reproduction.evidence import (
 from fedlib.reproduction.tables import ADAFEDADAM
 from fedlib.results.reading import hyperparameters, value
 
-# The algorithms of Figure 2 in Table 5's order, but FedProx: its mu comes from a grid.
+# The algorithms of Figure 2 in Table 5's order, except FedProx, whose mu comes from a grid.
 FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
 SIX = (*FIVE[:4], "fedprox", FIVE[4])
 # Table 6's concentrations.
 BETAS: list[float] = papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]
-# How each number over the clients is measured: weighted by examples, as Table 5's averages.
+# The measure of each number over the clients: weighted by examples, as in Table 5's averages.
 AVERAGE, WORST, SPREAD = "accuracy", "accuracy_worst_30_weighted", "accuracy_std_weighted"
 OURS = "adafedadam"
 # Notebooks, and the parts of their plans.
@@ -40,19 +40,19 @@ SOLVERS = {"37_local_solvers": ("solvers", "mu")}
 
 
 def first(text: str, end: pd.DataFrame, names: Sequence[str]) -> Statement:
-    """AdaFedAdam is ahead of the others of some methods."""
+    """AdaFedAdam is ahead of all others of some methods."""
     return above(text, one(end, OURS), most(end, [name for name in names if name != OURS]))
 
 
 def _setting(run: History) -> str:
-    """``"adafedadam 4"`` of alpha, ``"qfedavg 2"`` of q, else the algorithm."""
+    """``"adafedadam 4"`` with alpha, ``"qfedavg 2"`` with q, else the algorithm."""
     name = run.config.algorithm
     key = {OURS: "alpha", "qfedavg": "q"}.get(name)
     return f"{name} {value(run, key):g}" if key else name
 
 
 def solver_of(run: History) -> str:
-    """The local solver of a run, as Table 7 prints it: ``"SGD"``, ``"SGD+momentum"``, ..."""
+    """The local solver of a run, as in Table 7: ``"SGD"``, ``"SGD+momentum"``, ..."""
     values = hyperparameters(run)
     if not values.get("momentum"):
         return "SGD"
@@ -73,7 +73,7 @@ def best(frame: pd.DataFrame) -> Iterator[Statement]:
     """AdaFedAdam is level with the best average, and first for the worst 30 %."""
     end, others = finals(frame, AVERAGE), [name for name in SIX if name != OURS]
     sem = np.nan
-    if "sem" in frame:  # of the printed number that is to be reached
+    if "sem" in frame:  # the standard error of the paper's number to compare with
         rows = frame[(frame["metric"] == AVERAGE) & frame["algorithm"].isin(others)]
         sem = rows.loc[rows["value"].idxmax(), "sem"]
     text = "average: AdaFedAdam level with the first of the six"
@@ -90,7 +90,7 @@ def resources(frame: pd.DataFrame) -> Iterator[Statement]:
 
 @decides("ada-noniid", {"36_noniid_levels": ("levels",)}, per("option.beta"), _table_6)
 def noniid(frame: pd.DataFrame) -> Iterator[Statement]:
-    """AdaFedAdam's average is first at every beta; with less skew it and the worst 30 % rise."""
+    """AdaFedAdam's average is first at every beta. With less skew it and the worst 30 % rise."""
     for metric, name in ((AVERAGE, "average"), (WORST, "worst 30 %")):
         ours = finals(frame[frame["algorithm"] == OURS], metric, "beta")
         low, high = one(ours, min(BETAS)), one(ours, max(BETAS))
@@ -116,7 +116,7 @@ def momentum(frame: pd.DataFrame) -> Iterator[Statement]:
 
 @decides("ada-tradeoff", {"34_fairness_tradeoff": ()}, per(algorithm=_setting))
 def tradeoff(frame: pd.DataFrame) -> Iterator[Statement]:
-    """From alpha 1 to 4 the RSD of the error falls and the error does not; of each other method
+    """From alpha 1 to 4 the RSD of the error falls and the error does not. For each other method
     some alpha from 1 on is no worse in either."""
     error = 1 - finals(frame, AVERAGE)
     rsd = finals(frame, SPREAD) / error

@@ -1,5 +1,5 @@
-"""AdaFedAdam's figures and tables: curves and distributions over clients, the exchange of the mean
-error against its spread, setups, partitions and networks.
+"""AdaFedAdam's figures and tables: curves and distributions over clients, the trade-off of mean
+error and spread, setups, partitions and networks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fedlib.tasks import Task, load_task
 
 
 def best_fedprox(histories: Sequence[History]) -> list[History]:
-    """The runs, of FedProx those of one mu: the one with the smallest training loss, all its seeds.
+    """The runs, with FedProx only at the mu with the smallest training loss, all its seeds.
 
     AdaFedAdam compares with FedProx "with optimal mu".
     """
@@ -43,11 +43,12 @@ def best_fedprox(histories: Sequence[History]) -> list[History]:
 
 
 def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-    """A row per setup that was run: average, worst 30 %, density of the final local accuracies,
-    over all local data where all runs have them, see :func:`fedlib.results.reading.split_of`.
+    """One row per setup that was run: average, worst 30 %, density of the final local accuracies.
 
-    Average and worst 30 % weigh clients by their examples, as Table 5 does, whose values stand in
-    brackets after runs of the paper preset; in the density clients count alike.
+    They are over all local data if all runs have them, see
+    :func:`fedlib.results.reading.split_of`. Average and worst 30 % weight clients by examples, as
+    in Table 5, whose values follow in brackets for runs of the paper preset. In the density all
+    clients count the same.
     """
     printed = of_these(histories, "adafedadam", "Table 5")
     shown = [cells for _, cells in printed.groupby("task", sort=False)]
@@ -85,10 +86,10 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
 
 
-# The curves are drawn for what comes after this share of the rounds.
+# The curves are drawn after this share of the rounds.
 LATE = 0.05
-# Metrics: mean accuracy, and standard deviation of the clients' accuracies: around the mean of
-# all examples, weighted by them, or with the clients alike.
+# Metrics: mean accuracy, and standard deviation of the clients' accuracies, around the mean of all
+# examples and weighted by them, or with equal weights.
 WEIGHTED = ("accuracy", "accuracy_std_weighted")
 ALIKE = ("accuracy_unweighted", "accuracy_std")
 
@@ -97,15 +98,15 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
     """Error and relative standard deviation of the clients' errors, one row per setting.
 
     Args:
-        histories: runs of one task. Those that differ in the seed only are averaged.
+        histories: runs of one task. Those that differ only in the seed are averaged.
 
     Returns:
         algorithm, setting (alpha or q, NaN for others), error (percent) and rsd, weighted by
-        examples, error_alike and rsd_alike (clients alike), worst30_alike (mean accuracy in
-        percent of the worst 30 % of the clients, alike), seeds, dominated: whether one of
-        AdaFedAdam's rows has no larger error and no larger rsd, and one of them smaller;
-        printed_error and printed_rsd of Table 5. Means over the rounds of
-        :func:`fedlib.results.selection.late`, over all local data where all runs have them, see
+        examples, error_alike and rsd_alike (equal weights), worst30_alike (mean accuracy in percent
+        of the worst 30 % of the clients, equal weights), seeds, dominated (whether one of
+        AdaFedAdam's rows has no larger error and no larger rsd, and one of them smaller),
+        printed_error and printed_rsd of Table 5. Means are over the rounds of
+        :func:`fedlib.results.selection.late`, over all local data if all runs have them, see
         :func:`fedlib.results.reading.split_of`.
     """
     split, rows = split_of(*histories), []
@@ -191,7 +192,7 @@ def _curves(histories: Sequence[History], split: str) -> pd.DataFrame:
 
 
 def _by_seed(histories: Sequence[History], split: str) -> list[pd.DataFrame]:
-    """Of each seed AdaFedAdam's error and RSD at the end, by alpha."""
+    """For each seed AdaFedAdam's error and RSD at the end, by alpha."""
     rows = []
     for history in histories:
         mean, spread = (history.final(name, split) for name in WEIGHTED)
@@ -208,8 +209,8 @@ def _front(
     colors: Mapping[float, Any],
     beside: bool,
 ) -> None:
-    """AdaFedAdam's points, thinly each seed's, and what their means dominate (shaded), and the
-    other algorithms; at the paper's scale what is printed, hollow.
+    """AdaFedAdam's points, each seed's thinly, the region that their means dominate (shaded),
+    and the other algorithms. At the paper's scale the paper's numbers are hollow.
     """
     ours = table[table["algorithm"] == "adafedadam"].sort_values("setting")
     red = style.look("adafedadam").color
@@ -242,7 +243,7 @@ def _front(
     names.append((last["error"], last["rsd"], "AdaFedAdam", red))
     ax.margins(0.16, 0.1)
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
-    # The smallest rsd of those with at most this error.
+    # The smallest rsd among settings with at most this error.
     ordered = ours.sort_values("error")
     edge = np.minimum.accumulate(ordered["rsd"].to_numpy())
     x = np.append(ordered["error"].to_numpy(), high)
@@ -253,7 +254,7 @@ def _front(
 
 
 def _name(ax: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
-    """Names beside points, those of points on one another joined, to the side with more room."""
+    """Names beside points, joined for coinciding points, on the side with more space."""
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     joined: list[list[Any]] = []
     for point in points:
@@ -266,7 +267,7 @@ def _name(ax: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
             joined.append([*point])
     right = [one for one in joined if one[0] > low + 0.55 * (high - low)]
     for one in joined:
-        # Of those at the right the highest has its name at the left, the others below.
+        # Of the points at the right the highest has its name at the left, the others below.
         if one not in right:
             shift, side = (6, -4), "left"
         elif one == max(right, key=lambda point: point[1]):
@@ -281,8 +282,8 @@ def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.D
     """Table 4, and our clients, examples, models and data under the paper preset.
 
     Args:
-        data_root: of the prepared data sets. A setup whose data are missing has the printed
-            columns alone.
+        data_root: folder of the prepared data sets. A setup whose data are missing has only the
+            paper's columns.
     """
     printed = papers.table("adafedadam", "table4_setups")
     wide = printed.pivot(index="setup", columns="quantity", values="value")
@@ -306,7 +307,7 @@ def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.D
 
 
 def _ours(name: str, data_root: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """What Table 4 says of a task under the paper preset; nothing without its data."""
+    """Table 4's values for a task under the paper preset, or nothing without its data."""
     try:
         task = load_task(name, preset="paper", seed=0, data_root=data_root)
     except Error:
@@ -320,7 +321,7 @@ def _ours(name: str, data_root: str | os.PathLike[str] | None) -> dict[str, Any]
 
 
 def _model(task: Task) -> str:
-    """The model's class and its parameters that are trained."""
+    """The model's class and its number of trained parameters."""
     with torch.random.fork_rng(devices=[]):
         model = task.model()
     trained = sum(value.numel() for value in model.parameters() if value.requires_grad)
@@ -345,17 +346,17 @@ def figure_4() -> Drawing:
 
 def figure_5() -> Drawing:
     """The two-layer LSTM for the Sent140 setup, with the 400,000 words of the GloVe file."""
-    # Padding and unknown words are one more. A view of one zero takes no memory.
+    # Padding and unknown words are one more word. A view of one zero takes no memory.
     vectors = torch.zeros(1).expand(400_001, 300)
     example = torch.zeros(1, 25, dtype=torch.int64)
     return _drawn("Two-layer LSTM", lambda: models.Sent140LSTM(vectors), example)
 
 
 def _drawn(name: str, make: Callable[[], nn.Module], example: Tensor) -> Drawing:
-    with torch.random.fork_rng(devices=[]):  # random initial values are drawn in vain
+    with torch.random.fork_rng(devices=[]):  # as making the model draws random initial values
         frame = layers(make(), example)
     frozen = frame["frozen"].sum()
-    # How few layers have four fifths of them.
+    # The smallest number of layers with four fifths of the parameters.
     shares = (frame["parameters"] / frame["parameters"].sum()).sort_values(ascending=False).cumsum()
     few = int((shares < 0.8).sum())
     more = f" and {frozen:,} frozen" if frozen else f", {shares.iloc[few]:.0%} in {few + 1} layers"

@@ -1,6 +1,6 @@
-"""What AdaFedAdam does in a round, on two quadratic clients in the plane (AdaFedAdam, Figure 1).
+"""A round of AdaFedAdam on two quadratic clients in the plane (AdaFedAdam, Figure 1).
 
-The paper's drawing is not in its text. This one is computed from Algorithms 1 and 2.
+Our text copy of the paper lacks its drawing. This one is computed from Algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from fedlib.figures import style
 
-# Client k's objective is (x - c_k)' A_k (x - c_k) / 2: a steep one and a flat one.
+# Client k's objective is (x - c_k)' A_k (x - c_k) / 2. One is steep and one is flat.
 CURVATURES = np.array([[[3.0, 0.0], [0.0, 1.0]], [[0.3, 0.0], [0.0, 0.6]]])
 MINIMISERS = np.array([[0.0, 1.6], [3.0, 0.0]])
 START = np.array([-1.4, -1.2])
@@ -23,7 +23,7 @@ SHARES = np.array([0.5, 0.5])  # p_k
 CLIENT_LR, STEPS = 0.15, 8
 SERVER_LR, BETAS, ROUNDS = 0.1, (0.9, 0.999), 120
 COLORS = (style.COLORS["pink"], style.COLORS["green"])
-DRAWN = 0.3  # of a gradient's length
+DRAWN = 0.3  # share of a gradient's length that is drawn
 
 
 def optimum() -> np.ndarray:
@@ -36,16 +36,17 @@ def one_round(x: np.ndarray) -> SimpleNamespace:
     """Algorithm 2 without fairness control (alpha = 0), from the server's model ``[2]``.
 
     Returns:
-        paths, the local steps ``[clients, steps + 1, 2]``; gradients of the clients' objectives at
-        the server's model, ``[clients, 2]``; updates U_k, ``[clients, 2]``: as long as the
-        gradients; certainties C_k, ``[clients]``; pseudo_gradient and certainty: g ``[2]`` and C,
-        of weights p_k (in the first round I_k = 1).
+        paths: the local steps ``[clients, steps + 1, 2]``.
+        gradients: of the clients' objectives at the server's model, ``[clients, 2]``.
+        updates: U_k, ``[clients, 2]``, as long as the gradients.
+        certainties: C_k, ``[clients]``.
+        pseudo_gradient, certainty: g ``[2]`` and C, with weights p_k (in the first round I_k = 1).
     """
     paths = [np.stack([x, x])]
     for _ in range(STEPS):
         paths.append(paths[-1] - CLIENT_LR * _gradients(paths[-1]))
     gradients, moved = _gradients(paths[0]), paths[-1] - x
-    # e_k: the rate of the one step that would go as far as the client went.
+    # e_k is the rate of a single step as long as the client's path.
     e = np.linalg.norm(moved, axis=1) / np.linalg.norm(gradients, axis=1)
     updates, certainties = -moved / e[:, None], np.log(e / CLIENT_LR) + 1
     return SimpleNamespace(
@@ -59,7 +60,7 @@ def one_round(x: np.ndarray) -> SimpleNamespace:
 
 
 def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
-    """One round, and the server's way to the optimum beside FedAdam's."""
+    """One round, and the server's path to the optimum compared with FedAdam's."""
     first, best = one_round(START), optimum()
     walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
     with style.panels(1, 2, (style.WIDTH, 2.85)) as (figure, (left, right)):
@@ -113,8 +114,8 @@ def server_path(name: str) -> np.ndarray:
 
 
 def _landscape(ax: Axes, best: np.ndarray, name: tuple[float, float]) -> None:
-    """Level lines and minimisers of both clients, the server's model, and the optimum, its name so
-    many points beside it.
+    """Contours and minimisers of both clients, the server's model, and the optimum, with its name
+    at this distance in points.
     """
     x, y = np.linspace(-2, 3.6, 80), np.linspace(-2, 2.7, 80)
     for k, color in enumerate(COLORS):
@@ -140,7 +141,7 @@ def _arrow(ax: Axes, way: np.ndarray, text: str, color: str, offset: tuple[float
 
 
 def _data(first: SimpleNamespace, best: np.ndarray, walked: dict[str, np.ndarray]) -> pd.DataFrame:
-    """All that is drawn: what, which client, step or round, the point or vector, and C."""
+    """All drawn data: kind, client, step or round, the point or vector, and C."""
     rows: list[tuple[str, int | None, int | None, float, float, float | None]] = []
     for k in range(2):
         rows += [("local step", k + 1, n, *point, None) for n, point in enumerate(first.paths[k])]

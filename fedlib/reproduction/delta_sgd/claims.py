@@ -1,4 +1,4 @@
-"""What Delta-SGD claims, as statements about a frame of runs or of printed numbers.
+"""Delta-SGD's claims, as statements about a frame of runs or of the paper's numbers.
 
 A column is a task at an alpha, as in Table 1. Its rows are the client optimizers.
 """
@@ -37,11 +37,11 @@ from fedlib.results.reading import client_label
 OURS = "delta_sgd"
 COLUMN = ["task", "alpha"]
 FARTHEST, BEHIND, MORE = 0.03, 0.02, 0.03
-CHANCE = 1.5  # times the share of one class is near chance
+CHANCE = 1.5  # up to this many times the share of one class is near chance
 CLASSES = {"ag_news": 4, "dbpedia": 14}
-# Which of Table 2a's methods stay at chance.
+# The methods of Table 2a that stay at chance.
 AT_CHANCE = ("sgdm", "sgdm_decay", "adam", "adagrad")
-# Parts of notebook 39 and what they vary.
+# Parts of notebook 39 and the settings that they vary.
 EPOCHS = {ABLATION: ("epochs", "more_epochs"), IMAGES: ("table",)}
 VARIANTS = {"fedprox": "FedProx", "moon": "MOON", "fedadam": "FedAdam"}
 
@@ -51,15 +51,15 @@ _BY_PART = per(**_COLUMNS, part=part_of)
 
 
 def compared(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """The columns' accuracies, a row a key, task, alpha and client optimizer.
+    """The columns' accuracies, one row per key, task, alpha and client optimizer.
 
     Raises:
-        Missing: of a column Delta-SGD's runs or another's that another column has; or all others'.
-            What our text copy of the paper lacks of a printed column may be missing.
+        Missing: a column lacks the runs of Delta-SGD or of a method that another column has, or all
+            other methods. Numbers that our text copy of the paper lacks may be missing.
     """
     end = finals(frame, "accuracy", *keys, *COLUMN, "algorithm")
     names = end.index.to_frame()["algorithm"].unstack("algorithm")
-    # A column with Delta-SGD alone is another figure's run, and compares nothing.
+    # A column with Delta-SGD alone belongs to another figure, and compares nothing.
     names = names[names.drop(columns=OURS, errors="ignore").notna().any(axis=1)]
     if OURS not in names or names.empty or ("sem" not in frame and names.isna().any(axis=None)):
         raise Missing("client optimizers")
@@ -67,8 +67,8 @@ def compared(frame: pd.DataFrame, *keys: str) -> pd.DataFrame:
 
 
 def second(column: pd.DataFrame) -> pd.Series:
-    """By how much Delta-SGD is above the best method but one of the others; >= 0: it is first or
-    second. NaN if there are not two others.
+    """The lead of Delta-SGD over the second best of the other methods. If it is >= 0, Delta-SGD is
+    first or second. NaN if there are not two others.
     """
     others = column.drop(OURS)
     if len(others) < 2:
@@ -78,7 +78,7 @@ def second(column: pd.DataFrame) -> pd.Series:
 
 
 def whole_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns with all optimizers at the paper's number of rounds: a cut of the rounds favours
+    """The columns with all optimizers at the paper's number of rounds, as fewer rounds favour
     schedules that fall within them.
 
     Raises:
@@ -92,7 +92,7 @@ def whole_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cut(run: History) -> bool:
-    """Whether a run has fewer rounds than the paper's, which small problems need not have."""
+    """Whether a run has fewer rounds than the paper's, which does not apply to small problems."""
     task = run.config.task
     return task["preset"] != "quick" and run.config.rounds < tasks.rounds(task["name"], "paper")
 
@@ -137,7 +137,7 @@ def robust(frame: pd.DataFrame) -> Iterator[Statement]:
 
 @decides("delta-delta", {ABLATION: ("delta",)}, per("option.alpha", "delta"))
 def best_delta(frame: pd.DataFrame) -> Iterator[Statement]:
-    """delta = 0.1 is nowhere more than 2 points behind the best of those tried."""
+    """delta = 0.1 is never more than 2 points behind the best of the tried values."""
     end = finals(frame, "accuracy", *COLUMN, "delta")
     for (task, alpha), column in end.groupby(level=COLUMN):
         deltas = column.droplevel(COLUMN)
@@ -167,8 +167,8 @@ def variants(frame: pd.DataFrame) -> Iterator[Statement]:
 
 @decides("delta-text", {TEXTS: ()}, per(**_COLUMNS), partial(_printed, "Table 2a"))
 def text(frame: pd.DataFrame) -> Iterator[Statement]:
-    """The methods that are at chance in print stay near it on every text. Delta-SGD is no more than
-    2 points behind the best.
+    """The methods that are at chance in the paper stay near it on every text. Delta-SGD is no more
+    than 2 points behind the best.
     """
     for task, part in frame.groupby("task", sort=False):
         end, chance = finals(part, "accuracy"), 1 / CLASSES[str(task)]

@@ -35,10 +35,10 @@ from fedlib.results.reading import client_label, group, hyperparameters, option
 from fedlib.results.selection import late, settings
 from fedlib.tasks.auto_tuned import SMALLER
 
-# The paper's names of tasks; that of a network of which there is one is left out.
+# The paper's names of tasks, without the network if there is only one.
 LABELS = {task: label.removesuffix(" CNN") for label, task in IMAGE_TASKS.items()}
-# A panel of curves: task and alpha. The text does not print the alphas of Figure 1. (A) is the
-# tuned task; what is said of (B) fits Table 1 at 0.01 only, what is said of (C) at 0.1 and at 1.
+# A panel of curves: task and alpha. The text does not give the alphas of Figure 1. (A) is the tuned
+# task. The text about (B) fits Table 1 at 0.01 only, the text about (C) at 0.1 and at 1.
 FIGURE_1 = (("cifar10_resnet18", 0.1), ("mnist", 0.01), ("cifar100_resnet50", 0.1))
 FIGURE_6 = tuple((task, STATED["figure6_table7"]["alpha"]) for task in THREE)
 # The tasks of Figure 2.
@@ -62,7 +62,7 @@ FIGURE_3: Profiles = {
         "CIFAR-100": ("cifar100_resnet18", 0.01),
     },
 }
-# Table 1's numbers in the columns of those that were run.
+# Table 1's numbers in the columns that were run.
 PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
     alpha=TABLE_1["options"].str["alpha"].astype(float),
     algorithm=TABLE_1["row"].map(client_of),
@@ -70,15 +70,15 @@ PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
     std=np.nan,
     seeds=0,
 )
-# So many points of accuracy a panel of Figure 4 shows at least: it says how little delta matters;
-# and how near to the best a delta is a good value.
+# The least range of a panel of Figure 4 in points of accuracy, to show how little delta matters,
+# and the largest distance from the best at which a delta is a good value.
 SPAN, NEAR = 10.0, 2.0
 MARKS, HOLLOW = "filled: ours ± std (half: one seed)", "; hollow: Table 1"
 ALPHAS = {0.01: "#000000", 0.1: style.COLORS["red"], 1.0: style.COLORS["amber"]}
 
 
 def problem(run: History) -> str:
-    """What was trained: the table's task, or the small problem in its place."""
+    """The problem of a run: the table's task, or the small problem that replaces it."""
     task = run.config.task
     return SMALLER[task["name"]][-1] if small([run]) else LABELS[task["name"]]
 
@@ -86,12 +86,13 @@ def problem(run: History) -> str:
 def curves(
     panels: Sequence[tuple[str, float]], histories: Sequence[History], *, apart: bool = False
 ) -> Drawing:
-    """Test accuracy over rounds (Figures 1 and 6), and beside each panel the numbers at the end:
-    ours, with their spread over the seeds, and at the paper's settings those of Table 1.
+    """Test accuracy over rounds (Figures 1 and 6), and beside each panel the numbers at the end.
+
+    These are ours with their spread over the seeds, and at the paper's settings those of Table 1.
 
     Args:
-        panels: task and alpha of each; those without runs are left out.
-        apart: of one task that was run, a panel for each method, in colour before the others.
+        panels: task and alpha of each. Panels without runs are left out.
+        apart: if one task was run, one panel per method, in colour before the others.
 
     Raises:
         Error: no panel has runs.
@@ -126,19 +127,19 @@ def curves(
 
 
 def _leaders(ends: pd.DataFrame) -> str:
-    """Which methods end within a point of the best, in words."""
+    """The methods that end within a point of the best, in words."""
     last = ends.set_index("algorithm")["value"]
     names = [style.name(str(name)) for name in last[last >= last.max() - 1].index]
     return f"{style.listed(names)} lead{'s' * (len(names) == 1)}"
 
 
 def _lead(ends: pd.DataFrame) -> str:
-    """How far Δ-SGD's final number is ahead of the others' best. "" if it was not run.
+    """The lead of Δ-SGD's final number over the best of the others, or "" if it was not run.
 
     >>> _lead(pd.DataFrame({"algorithm": ["sgd", "delta_sgd"], "value": [80.0, 79.0]}))
     ': Δ-SGD −1.0'
     """
-    last = ends.set_index("algorithm")["value"].round(1)  # as the numbers beside
+    last = ends.set_index("algorithm")["value"].round(1)  # as the numbers beside it
     if "delta_sgd" not in last:
         return ""
     ahead = last["delta_sgd"] - last.drop("delta_sgd").max()
@@ -146,7 +147,7 @@ def _lead(ends: pd.DataFrame) -> str:
 
 
 def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
-    """A panel a method, before the grey curves of the others: eight bands would hide each other.
+    """One panel per method, before the grey curves of the others, as eight bands would overlap.
 
     The numbers are means over :func:`fedlib.results.selection.late`'s rounds, which are marked.
     """
@@ -184,11 +185,12 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
 
 
 def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
-    """Final accuracies along a panel's settings (Figures 2 and 3): a row of strips, in each a line
-    per client optimizer with ours and, for runs on the paper's tasks, what Table 1 prints.
+    """Final accuracies along a panel's settings (Figures 2 and 3), in a row of strips.
+
+    A strip has a line per client optimizer with ours and, for runs on the paper's tasks, Table 1's.
 
     Args:
-        panels: those without runs are left out.
+        panels: panels without runs are left out.
 
     Raises:
         Error: no panel has runs.
@@ -227,11 +229,11 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
 
 
 def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool) -> str:
-    """One place's final numbers, a line a method: ours filled (half of one seed) with ± std, the
-    printed one hollow, both in figures at the right; a method that diverged is called so.
+    """One place's final numbers, one line per method: ours filled (half with one seed) with ± std,
+    the paper's hollow, and both in figures at the right. A method that diverged is named as such.
 
     Returns:
-        how many of ours are near to print, in words; "" if none is printed.
+        The number of ours that are near the paper's, in words, or "" without paper's numbers.
     """
     ours = ends[ends["source"] == "ours"].set_index("algorithm")
     printed = ends[ends["source"] == "printed"].set_index("algorithm")["value"]
@@ -272,8 +274,8 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
 
 
 def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
-    """The panels of the small problems: over alpha as they are, and from task to task one for each
-    alpha, with all problems that were run.
+    """The panels of the small problems. Panels over alpha stay, and panels over tasks become one
+    for each alpha, with all problems that were run.
     """
     single, alphas = {}, set()
     for places in panels.values():
@@ -293,7 +295,7 @@ def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
 
 
 def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[History]) -> pd.DataFrame:
-    """A panel's numbers: those of Table 1 that are legible, and those that were run."""
+    """A panel's numbers: the legible ones of Table 1, and those of runs."""
     frames = []
     for place, (label, (task, alpha)) in enumerate(places.items()):
         there = (PRINTED["task"] == task) & (PRINTED["alpha"] == alpha)
@@ -306,8 +308,8 @@ def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[Histor
 def _ends(
     histories: Sequence[History], window: Callable[[History], int] | None = None
 ) -> pd.DataFrame:
-    """Test accuracy in percent, mean and deviation over a setting's seeds: as Table 1 has it, or
-    the mean over a window of last rounds.
+    """Test accuracy in percent, mean and deviation over a setting's seeds, as in Table 1 or as the
+    mean over a window of last rounds.
     """
     rows = []
     for runs in settings(histories):
@@ -324,9 +326,9 @@ def _ends(
 
 
 def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
-    """Delta-SGD's final accuracy over delta, a panel per task and a line per alpha."""
+    """Delta-SGD's final accuracy over delta, with a panel per task and a line per alpha."""
     by_task = group(histories, "task")
-    # The numbers of deltas other than Table 1's are printed as a drawing only.
+    # The paper gives the numbers of deltas other than Table 1's only as a drawing.
     printed = PRINTED[PRINTED["algorithm"] == "delta_sgd"].rename(columns={"value": "printed"})
     printed = printed.assign(preset="paper", delta=STATED["delta_sgd"]["delta"])
     keys, told = ["task", "alpha", "preset", "delta"], ["printed", "unclear"]
@@ -358,7 +360,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
             style.titled(ax, title, about, small=small(of_task))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
-            ax.margins(x=0.12)  # the first point's number is not on the axis
+            ax.margins(x=0.12)  # so that the first point's number is not on the axis
             low, high = ax.get_ylim()
             room = max(0.0, SPAN - (high - low)) / 2
             ax.set_ylim(low - room, high + room)
@@ -370,7 +372,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
 
 
 def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
-    """Delta-SGD's test accuracy over rounds for several local epochs, a panel per alpha."""
+    """Delta-SGD's test accuracy over rounds for several local epochs, with a panel per alpha."""
     by_alpha = sorted(group(histories, "option.alpha").items())
     frames = []
     size = (style.COLUMN if len(by_alpha) == 1 else style.WIDTH, 2.3)
@@ -397,7 +399,7 @@ def _epochs(history: History) -> str:
 
 def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
     """Means and standard deviations over seeds, of the means over the rounds of
-    :func:`fedlib.results.selection.late`. The paper's numbers are not in its text.
+    :func:`fedlib.results.selection.late`. Our text copy of the paper lacks its numbers.
     """
     frame = _ends(histories, late).rename(columns={"algorithm": "method", "value": "mean"})
     return None, frame[["task", "method", "mean", "std", "seeds", "preset", "rounds", "data"]]
@@ -408,7 +410,7 @@ def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:
     return [run for run in of_task(histories, task) if option(run, "alpha") == alpha]
 
 
-# A printed table, and the part of the plan that has its runs.
+# A table of the paper, and the part of the plan that has its runs.
 _PRINTED = {
     "Table 1": "table",
     "Table 2a": "table",
@@ -427,7 +429,7 @@ def class_distributions() -> Drawing:
         alpha: partitioners.dirichlet_overlapping(labels, 100, alpha, 500, seed=0)
         for alpha in (0.01, 0.1, 1.0)
     }
-    for clients in parts.values():  # by their commonest label
+    for clients in parts.values():  # sorted by their most common label
         clients.sort(key=lambda client: np.bincount(labels[client], minlength=10).argmax())
     figure, data = label_panels(labels, parts, "alpha", rows=1, size=(5.5, 3.6))
     for ax in figure.axes:
@@ -439,7 +441,7 @@ def class_distributions() -> Drawing:
 def _entry(
     name: str, tasks: Iterable[str], notebook: str, draw: Callable[..., Drawing], part: str
 ) -> Entry:
-    """Of some tasks, whose runs a part of one notebook's plan has."""
+    """An entry for some tasks, with the runs of one part of a notebook's plan."""
     return Entry(f"delta_sgd/{name}", dict.fromkeys(tasks, notebook), draw, parts=(part,))
 
 

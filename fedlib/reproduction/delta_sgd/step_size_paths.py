@@ -1,7 +1,7 @@
 """Delta-SGD's step sizes on softmax regression, step by step (Delta-SGD, Figure 7).
 
-The paper's drawing and its task are not in its text. This one is computed from LEAF's synthetic
-data, as notebook 05 explains. It needs no runs.
+Our text copy of the paper lacks its drawing and its task. This one is computed from LEAF's
+synthetic data, as notebook 05 explains. It needs no runs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
     """Delta-SGD's two conditions over local steps, and the step size, which is the lower one.
 
     Args:
-        paths: title of a panel -> a row per step with columns local, the condition from the local
-            smoothness (infinite where there is none); growth, the condition that bounds how fast
-            steps grow; eta, the step size.
+        paths: title of a panel -> one row per step. The columns are local, the condition from the
+            local smoothness (infinite if there is none), growth, which bounds the growth of steps,
+            and eta, the step size.
     """
     with style.panels(len(paths), 1, (5.5, 0.4 + 1.8 * len(paths))) as (figure, panels):
         for ax, (title, path) in zip(panels, paths.items(), strict=True):
@@ -55,7 +55,7 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
             ax.set(ylabel="η", xlim=(0, len(path) - 1))
             found = "slow growth, sudden falls"
             told = "softmax regression on Synthetic, the largest client"
-            if len(path) > FULL_STEPS:  # of many rounds the first three, with their borders
+            if len(path) > FULL_STEPS:  # for many rounds the first three, with their borders
                 ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
                 told += f", {SHOWN} of {len(path) // LOCAL_STEPS} rounds of {LOCAL_STEPS} steps"
                 told += "; vertical: a new one"
@@ -70,7 +70,7 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def softmax_paths() -> dict[str, pd.DataFrame]:
-    """Panel's title -> a row per local step of the largest client. See :func:`client_round`."""
+    """Panel's title -> one row per local step of the largest client. See :func:`client_round`."""
     task = load_task("synthetic", clients=CLIENTS, seed=SEED, init="keras")
     inputs = torch.nn.functional.pad(task.train.x.double(), (0, 1), value=1.0)
     sizes = task.train.sizes
@@ -79,7 +79,7 @@ def softmax_paths() -> dict[str, pd.DataFrame]:
     alone = client_round(start, FULL_STEPS * [owned[largest]])[1]
     draw, w, steps = numpy_generator(SEED, "batches"), start, []
     for _ in range(ROUNDS):
-        # All draws of a round before its steps, client by client: notebook 05's order.
+        # All draws of a round come before its steps, client by client, as in notebook 05.
         drawn = [[draw.permutation(len(y))[:BATCH] for _ in range(LOCAL_STEPS)] for _, y in owned]
         ends = [
             client_round(w, [(x[i], y[i]) for i in map(torch.from_numpy, places)])
@@ -93,7 +93,7 @@ def softmax_paths() -> dict[str, pd.DataFrame]:
 
 
 def initial_weights(task: Task) -> Tensor:
-    """Weights and biases ``[classes, features + 1]`` as a run of this seed starts with them."""
+    """Initial weights and biases ``[classes, features + 1]`` of a run of this seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(SEED, "init"))
         weight, bias = (p.detach().double() for p in task.model().parameters())
@@ -104,8 +104,8 @@ def client_round(w: Tensor, batches: list[Batch]) -> tuple[Tensor, pd.DataFrame]
     """Delta-SGD's steps on some batches, from the weights ``w``.
 
     Returns:
-        the last weights, and a row per step: local, gamma / 2 over the local smoothness (infinite
-        where there is none), growth, which bounds how fast steps grow, and eta, the step size.
+        The last weights, and one row per step: local, gamma / 2 over the local smoothness (infinite
+        if there is none), growth, which bounds the growth of steps, and eta, the step size.
     """
     flat = w.flatten()
     state, rows = RULE.init(flat), []

@@ -17,7 +17,7 @@ THREE = tuple(IMAGE_TASKS[label] for label in STATED["figure6_table7"]["tasks"])
 
 
 def client_of(row: str) -> str:
-    """A printed row's key in :data:`CLIENTS`.
+    """The key in :data:`CLIENTS` of a row of the paper.
 
     >>> client_of("Delta-SGD")
     'delta_sgd'

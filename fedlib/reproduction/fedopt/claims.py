@@ -1,4 +1,4 @@
-"""What FedOpt claims, as statements about a frame of runs or of printed numbers."""
+"""FedOpt's claims, as statements about a frame of runs or of the paper's numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DENSE = ("fedavgm", *PAIR)
 CURVES = ("curves", "scaffold")
 WORDS, TAGS = "stackoverflow_nwp", "stackoverflow_lr"
 EQUAL = ("emnist_cr", "shakespeare")
-# Of Figure 12: the paper says of them that they are otherwise.
+# Tasks of Figure 12 that the paper calls exceptions.
 EXCEPTIONS = ("emnist_ae", TAGS)
 
 
@@ -49,7 +49,7 @@ def _base(run: History) -> str:
 
 
 def _table_1(*tasks: str) -> pd.DataFrame:
-    """Table 1's rows of some tasks, with centralised training's best of Table 11."""
+    """Table 1's rows of some tasks, with the best of centralised training in Table 11."""
     rows, central = printed("fedopt", "Table 1"), printed("fedopt", "Table 11")
     central = central[central["algorithm"] == "centralized"].nlargest(1, "value")
     rows = pd.concat([rows, central])
@@ -63,17 +63,17 @@ def _table_11() -> pd.DataFrame:
 
 
 def _words(histories: Sequence[History]) -> pd.DataFrame:
-    """Of next words alone: other tasks are shown, not judged."""
+    """The numbers of next words alone, as other tasks are shown, but not judged."""
     words = [run for run in histories if run.config.task["name"] == WORDS]
     return numbers(words, {"client_lr": "client_lr", "server_lr": "server_lr"})
 
 
 def _tuned_scaffold(histories: Sequence[History]) -> pd.DataFrame:
-    """The numbers, if more than one setting of SCAFFOLD was tried: the paper tunes it on its whole
-    grid.
+    """The numbers, if more than one setting of SCAFFOLD was tried, as the paper tunes it on its
+    whole grid.
 
     Raises:
-        Untuned: one alone.
+        Untuned: there is only one setting.
     """
     if len(settings(run for run in histories if run.config.algorithm == "scaffold")) == 1:
         raise Untuned("SCAFFOLD's rates")
@@ -83,12 +83,12 @@ def _tuned_scaffold(histories: Sequence[History]) -> pd.DataFrame:
 def _of_table_1(
     id: str, *tasks: str, parts: Sequence[str] = CURVES, **more: Any
 ) -> Callable[[Measure], Measure]:
-    """Of some tasks' runs, and of their rows in Table 1."""
+    """Evidence from some tasks' runs, and from their rows in Table 1."""
     sources = {FEDOPT[task]: parts for task in tasks}
     return decides(id, sources, printed=partial(_table_1, *tasks), **more)
 
 
-# Where a cut run ends its error still falls.
+# At the end of a shortened run its error still falls.
 _LAST, BY_BASE = partial(numbers, window=History.window), per(part=part_of, base=_base)
 
 
@@ -117,8 +117,8 @@ def sparse_nwp(frame: pd.DataFrame) -> Iterator[Statement]:
 
 @_of_table_1("fedopt-autoencoder", "emnist_ae", frame=_LAST)
 def autoencoder(frame: pd.DataFrame) -> Iterator[Statement]:
-    """FedAdam's, FedYogi's and FedAvgM's errors end below half of FedAvg's, whose last value the
-    first two pass before FedAvgM does."""
+    """The errors of FedAdam, FedYogi and FedAvgM end below half of FedAvg's error. The first two
+    pass FedAvg's last value before FedAvgM does."""
     error = finals(frame, "mse_x1000")
     plain = one(error, "fedavg")
     yield below("max(FedAdam, FedYogi, FedAvgM) < 0.5 FedAvg, MSE", most(error, DENSE), 0.5 * plain)
@@ -155,7 +155,7 @@ def dense_equal(frame: pd.DataFrame) -> Iterator[Statement]:
 
 @decides("fedopt-scaffold", dict.fromkeys(FEDOPT.values(), CURVES), _tuned_scaffold)
 def scaffold(frame: pd.DataFrame) -> Iterator[Statement]:
-    """SCAFFOLD ends at most 1 point above FedAvg. A squared error, at least at 0.9 of FedAvg's."""
+    """SCAFFOLD ends at most 1 point above FedAvg. A squared error is at least 0.9 of FedAvg's."""
     metric = outcomes.printed_metric(set(frame["metric"]))
     end = finals(frame[frame["algorithm"].isin(["scaffold", "fedavg"])], metric)
     ours, plain = one(end, "scaffold"), one(end, "fedavg")
@@ -169,7 +169,7 @@ def scaffold(frame: pd.DataFrame) -> Iterator[Statement]:
 
 
 def repeated_most(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Those tasks' numbers that were repeated for the most seeds."""
+    """The numbers of the tasks that were repeated for the most seeds."""
     seeds = frame.groupby("task")["seed"].nunique()
     for task, part in frame.groupby("task", sort=False):
         if seeds[task] == seeds.max():
@@ -189,8 +189,8 @@ def easy_to_tune(frame: pd.DataFrame) -> Iterator[Statement]:
 
 @decides("fedopt-tau", {"31_tau": ()}, per("tau"))
 def fixed_tau(frame: pd.DataFrame) -> Iterator[Statement]:
-    """tau 1e-3 ends within 2 points (errors: 10 %) of the best tau, rates tuned for each; on Stack
-    Overflow's tags, the paper's exception, FedAdagrad is first."""
+    """tau 1e-3 ends within 2 points (errors: 10 %) of the best tau, with rates tuned for each. On
+    Stack Overflow's tags, the paper's exception, FedAdagrad is first."""
     if set(frame["task"]) == {TAGS}:
         raise Missing("a task but the paper's exception")
     for task, part in repeated_most(frame):
@@ -220,7 +220,7 @@ def inverse_rates(cells: pd.DataFrame) -> Iterator[Statement]:
     """The best server rate falls as 1 / client rate without adaptivity, and less with it.
 
     Args:
-        cells: of :func:`outcomes.collect`.
+        cells: result of :func:`outcomes.collect`.
     """
     dense = {task: part for task, part in repeated_most(cells) if task not in EXCEPTIONS}
     if not dense:

@@ -1,4 +1,4 @@
-"""The figures and tables of FedOpt; curves, data sets, layers and batch sizes are made here."""
+"""FedOpt's figures and tables. This file makes curves, data sets, layers and batch sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import option
 
-PARTITIONS = 10  # behind Figure 14
+PARTITIONS = 10  # number of partitions in Figure 14
 PER_CLIENT = 100  # examples of a CIFAR client
 # Table 2: the paper's name -> our data sets, the papers' own first.
 PREPARED = {
@@ -54,7 +54,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
 def labels_of_cifar100_clients() -> Drawing:
     """Figure 14: unique labels per client of the federated CIFAR-100, over ten partitions.
 
-    A partition looks at labels only, and CIFAR-100's are balanced: no images are needed.
+    A partition uses labels only, and CIFAR-100's are balanced, so no images are needed.
     """
     fine = np.repeat(np.arange(100), 500)
     splits = [
@@ -73,14 +73,13 @@ def labels_of_cifar100_clients() -> Drawing:
 
 
 def data_sets(data_root: Path) -> tuple[None, pd.DataFrame]:
-    """Table 2: sizes of the data sets as printed, beside those of the data sets prepared here.
+    """Table 2: sizes of the paper's data sets, beside those of the data sets prepared here.
 
-    CIFAR has no clients of its own: those counted are the ones a partition into clients of 100
-    examples gives.
+    CIFAR has no clients of its own. The number is that of a partition into clients of 100 examples.
 
     Returns:
-        None, and a row a data set as printed, after it one of what is prepared for it: data set,
-        sizes (``"printed"``, or the prepared data set's name), and the four numbers.
+        None, and one row per data set of the paper, followed by one of the data set prepared for
+        it: data set, sizes (``"printed"``, or the prepared data set's name), and the four numbers.
     """
     frame = papers.table("fedopt", "table2_datasets")
     quantities, rows = list(frame["quantity"].unique()), []
@@ -94,7 +93,7 @@ def data_sets(data_root: Path) -> tuple[None, pd.DataFrame]:
 
 
 def _prepared(dataset: str, data_root: Path) -> dict[str, dict[str, int | None]]:
-    """The first data set that is prepared for a row of Table 2, by name, and its sizes."""
+    """The first prepared data set for a row of Table 2, by name, and its sizes."""
     for name in PREPARED.get(dataset, ()):
         card = store.read_card(name, data_root)
         if card is not None:
@@ -109,13 +108,13 @@ def _prepared(dataset: str, data_root: Path) -> dict[str, dict[str, int | None]]
 
 
 def network(label: str) -> tuple[None, pd.DataFrame]:
-    """Tables 3 to 6: our layers of a model, beside the printed parameter counts.
+    """Tables 3 to 6: our layers of a model, beside the paper's parameter counts.
 
     Args:
         label: ``"EMNIST AE"``, ``"EMNIST CR"``, ``"Shakespeare"`` or ``"StackOverflow NWP"``.
     """
     make, example = MODELS[label]
-    with torch.random.fork_rng(devices=[]):  # random initial values are drawn in vain
+    with torch.random.fork_rng(devices=[]):  # as making the model draws random initial values
         ours = layers(make(), example).drop(columns="frozen")
     total = {"layer": "total", "parameters": ours["parameters"].sum()}
     ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
@@ -128,19 +127,19 @@ def network(label: str) -> tuple[None, pd.DataFrame]:
 COLUMNS = 3
 # Figure 4 has this task, Figure 1 all others.
 ALONE = "emnist_cr"
-# What is known without training: an autoencoder's error that always draws the mean image of so many
-# writers, as notebook 13 measures it on the published runs' data.
+# A level that needs no training: the error of an autoencoder that always outputs the mean image of
+# this many writers, measured by notebook 13 on the published runs' data.
 MEAN_IMAGE = {("femnist", 105): 17.3}
 
 
 def convergence(histories: Sequence[History]) -> Drawing:
     """Figures 1 and 4: test metrics over rounds, a panel per task that was run.
 
-    What Table 1 prints stands in brackets in panels whose runs are of the paper's data.
+    Table 1's values follow in brackets in panels whose runs have the paper's data.
 
     Returns:
-        the figure and what is drawn: see :func:`fedlib.reproduction.entry.printed_curves`; the
-        metric, which is the one that Table 1 prints, added.
+        The figure and the drawn data, see :func:`fedlib.reproduction.entry.printed_curves`, with
+        the metric, which is the one in Table 1.
     """
     printed = of_these(histories, "fedopt", "Table 1")
     shown = [cells for _, cells in printed.groupby("task", sort=False)]
@@ -172,8 +171,8 @@ def convergence(histories: Sequence[History]) -> Drawing:
 
 
 def _lead(ends: pd.Series, smaller: bool) -> str:
-    """Which of some methods' last numbers is best, and by how much it is ahead of FedAvg's: points,
-    or a share of its error.
+    """The best of some methods' last numbers, and its lead over FedAvg's: points, or a share of its
+    error.
 
     >>> _lead(pd.Series({"fedavg": 12.0, "fedadam": 20.25}), smaller=False)
     'FedAdam +8.2'
@@ -187,11 +186,11 @@ def _lead(ends: pd.Series, smaller: bool) -> str:
 
 
 def batch_sizes() -> Drawing:
-    """Table 7: the printed batch sizes, and what the clients of fedlib's tasks take.
+    """Table 7: the paper's batch sizes, and those of the clients of fedlib's tasks.
 
     Returns:
-        no figure; task (the paper's name), printed, and ours (of the paper preset): in words, that
-        they are the same, or the other number.
+        No figure. The columns task (the paper's name), printed, and ours (in the paper preset):
+        words if they are the same, or the other number.
     """
     printed = papers.table("fedopt", "table7_batch_sizes").set_index("task")["batch_size"]
     rows = []
@@ -207,8 +206,8 @@ _MAPS, _TAUS, _PAIRS = (
     dict.fromkeys(TASKS, notebook) for notebook in (_GRIDS, "31_tau", "32_client_server_lr")
 )
 _RATES = ("client_lr", "server_lr")
-_THREE = ("fedadam", "fedyogi", "fedavgm")  # Figure 2's; Figure 11 has all methods' maps
-# Table 11's centralised optimizers, and what they are on a federated server: one row for both.
+_THREE = ("fedadam", "fedyogi", "fedavgm")  # in Figure 2. Figure 11 has all methods' maps
+# Table 11's centralised optimizers, and their names on a federated server: one row for both.
 _ROWS = {"Adagrad": "FedAdagrad", "Adam": "FedAdam", "Yogi": "FedYogi"}
 _ROWS |= {"SGDM": "FedAvgM", "SGD": "FedAvg"}
 _OTHERS = {task: notebook for task, notebook in tables.FEDOPT.items() if task != ALONE}
@@ -225,7 +224,7 @@ def _map(number: int, task: str, *algorithms: str) -> Entry:
 
 
 def _on_all_posts(histories: Sequence[History]) -> list[History]:
-    """The tuned ones of the runs that were tested on all posts, not on a sample of them."""
+    """The tuned runs among those that were tested on all posts, not on a sample of them."""
     return best_of([run for run in histories if option(run, "validation") == 0])
 
 

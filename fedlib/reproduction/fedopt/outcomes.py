@@ -1,4 +1,4 @@
-"""Grids of learning rates and tau: one row per run, and what is best by the papers' rules."""
+"""Grids of learning rates and tau: one row per run, and the best ones by the papers' rules."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import hyperparameters
 from fedlib.results.selection import late, training_score
 
-# A server rate counts as one that trains if it lowers the untrained model's test loss by more.
+# A server rate trains the model if it lowers the untrained model's test loss by more than this.
 TRAINED = 0.1
-# The metrics that the paper prints, one a task.
+# The metrics that the paper gives, one per task.
 PRINTED = ("recall_at_5", "mse_x1000", "accuracy")
 _RATES = ("client_lr", "server_lr", "tau")
 _NUMBERS = ["performance", "loss", "initial_loss", "train_loss"]
 
 
 def collect(histories: Sequence[History]) -> pd.DataFrame:
-    """What came out of each run of a grid.
+    """The results of each run of a grid.
 
     Returns:
-        one row per run: task, algorithm, client_lr, server_lr, tau (NaN where the method has none),
-        metric (the one that the paper prints for the task), seed, performance (that test metric
-        over the rounds of :func:`fedlib.results.selection.late`, in the printed unit), loss (test,
-        likewise), initial_loss, train_loss (what the papers' rule minimises; infinite if diverged),
-        diverged (round or NaN).
+        One row per run: task, algorithm, client_lr, server_lr, tau (NaN if the method has none),
+        metric (the one that the paper gives for the task), seed, performance (that test metric over
+        the rounds of :func:`fedlib.results.selection.late`, in the paper's unit), loss (the same
+        for the test loss), initial_loss, train_loss (the papers' rule minimises it, infinite if
+        diverged), diverged (round or NaN).
+
         Performance and loss are NaN for a run that diverged.
     """
     rows = []
@@ -55,25 +56,26 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
 
 
 def printed_metric(recorded: Collection[str]) -> str:
-    """The metric that the paper prints for a task of which these are recorded."""
+    """The metric that the paper gives for a task, among the recorded ones."""
     return next(name for name in PRINTED if name in recorded)
 
 
 def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row a setting: means over its seeds.
+    """One row per setting: means over its seeds.
 
     Args:
-        frame: from :func:`collect`.
+        frame: result of :func:`collect`.
 
     Returns:
-        its columns; seeds, how many there are, in place of seed; diverged, the first round of any.
+        Its columns, with seeds (their number) in place of seed, and diverged, the first round of
+        any.
 
     Raises:
         Error: several runs of a setting and seed.
     """
     keys = ["task", "algorithm", *_RATES, "metric"]
     if frame.duplicated([*keys, "seed"]).any():
-        raise Error("several runs for one pair of rates; choose one tau and one size of the task")
+        raise Error("several runs for one pair of rates: choose one tau and one size of the task")
     by = frame.groupby(keys, sort=False, dropna=False)
     means = by[_NUMBERS].mean().assign(seed=by.size(), diverged=by["diverged"].min())
     lost = means["diverged"].notna()
@@ -87,7 +89,7 @@ def useless(frame: pd.DataFrame) -> pd.Series:
 
 
 def smaller_is_better(frame: pd.DataFrame) -> bool:
-    """Whether one task's small performances are the good ones."""
+    """Whether smaller performances are better for one task."""
     return METRICS[frame["metric"].iloc[0]].smaller
 
 
@@ -95,7 +97,7 @@ def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
     """The best row for each combination of the keys, in order. Groups that diverged are left out.
 
     Args:
-        frame: from :func:`collect`.
+        frame: result of :func:`collect`.
         column: ``"train_loss"`` (FedOpt, section 4), ``"performance"`` or ``"loss"``.
         keys: columns.
     """
@@ -106,10 +108,10 @@ def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
 
 
 def tuned(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
-    """For each combination of the keys the runs (one a seed) of the setting with the best mean.
+    """For each combination of the keys the runs (one per seed) of the setting with the best mean.
 
     Args:
-        frame: from :func:`collect`.
+        frame: result of :func:`collect`.
         column, keys: see :func:`best`.
     """
     rates = ["task", "algorithm", *_RATES]
@@ -121,10 +123,10 @@ def trained(frame: pd.DataFrame, rule: str = "caption") -> pd.Series:
     """FedOpt's two readings of which runs of Figure 12 trained at all, for each row.
 
     Args:
-        frame: from :func:`collect`.
+        frame: result of :func:`collect`.
         rule: ``"caption"``: the test loss fell by more than 10 % of the untrained model's (the
-            figure's caption says "change"; a loss that rises is no training). ``"text"`` (appendix
-            E.4): it is not within 10 % of the worst that was recorded, which one run that nearly
+            figure's caption says "change", but a rising loss is no training). ``"text"`` (appendix
+            E.4): it is not within 10 % of the worst recorded loss, which one run that nearly
             diverged makes very large.
 
     Returns:
@@ -141,7 +143,7 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
     Client rates at which no server rate trained the model are left out.
 
     Args:
-        frame: from :func:`collect`.
+        frame: result of :func:`collect`.
         rule: see :func:`trained`.
     """
     kept = frame[trained(frame, rule)]
@@ -151,10 +153,11 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
 def slopes(frame: pd.DataFrame) -> pd.Series:
     """Slope of the best log server rate over the log client rate, by seed and algorithm.
 
-    By least squares through the points of :func:`best_server_rates`. NaN for fewer than three.
+    It is fitted by least squares to the points of :func:`best_server_rates`. NaN for fewer than
+    three.
 
     Args:
-        frame: from :func:`collect`, of one task.
+        frame: result of :func:`collect` for one task.
     """
     lines = []
     for seed, part in frame.groupby("seed", sort=False):

@@ -26,27 +26,27 @@ from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS
 from fedlib.reproduction.metrics import METRICS
 
-# Of tasks whose names are too long for a title.
+# Short names for tasks whose names are too long for a title.
 SHORT = {"emnist_ae": "AE", "stackoverflow_lr": "SO tags", "stackoverflow_nwp": "SO words"}
-# What one has who always guesses the five commonest tags of the training posts, in percent, on the
-# posts of this many users with so many words: counted from the data, which no drawing reads.
+# The recall in percent of always guessing the five most common tags of the training posts, on the
+# posts of this many users with this many words, counted from the data, which no drawing reads.
 COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
-# Maps tell points of percent apart down to so many below the level, errors up to their double; and
-# show at least so many points above it, an error's share.
+# The colours of maps distinguish points of percent down to this many below the level, and errors up
+# to twice the level. Above it they show at least this many points, or this share of an error.
 BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 2.0, 0.1
-# Grey is worse than the level, white as good, blue better.
+# Grey is worse than the level, white equal, blue better.
 GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
-# So near to the best a rate is as good: points of percent, a share of an error.
+# A rate this close to the best is as good: points of percent, or a share of an error.
 POINTS, SHARE = 1.0, 0.05
 
 
 def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
-    """One task's heat maps of the printed metric, a panel per algorithm, all on one scale. Means
+    """One task's heat maps of the paper's metric, a panel per algorithm, all on one scale. Means
     over the seeds.
 
-    White is a level that all are compared with: what is known without training, else FedAvg's best,
-    else that of the weakest method; blue is better and grey worse. Each method's best cell is
-    framed. A cross is what diverged or left the test loss above the untrained model's.
+    White is a common level: a known level without training, else FedAvg's best, else that of the
+    weakest method. Blue is better and grey worse. Each method's best cell is framed. A cross marks
+    runs that diverged or left the test loss above the untrained model's.
     """
     frame = outcomes.collect(histories)
     shown = [name for name in algorithms if (frame["algorithm"] == name).any()]
@@ -83,7 +83,7 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
 
 
 def _label(frame: pd.DataFrame) -> str:
-    """What an axis says of the performance of one task's runs."""
+    """An axis' label for the performance of one task's runs."""
     metric = frame["metric"].iloc[0]
     return axis_label(metric, "test", percent=METRICS[metric].factor == 100)
 
@@ -91,7 +91,7 @@ def _label(frame: pd.DataFrame) -> str:
 def _level(
     histories: Sequence[History], frame: pd.DataFrame, smaller: bool
 ) -> tuple[float, list[str]]:
-    """What the cells of a map are compared with, and what that is, in lines."""
+    """The level that the cells of a map are compared with, and its description, in lines."""
     options = histories[0].config.task["options"]
     data = tuple(options.get(key) for key in ("data", "clients", "words"))
     if frame["metric"].iloc[0] == "recall_at_5" and data in COMMONEST_TAGS:
@@ -103,7 +103,7 @@ def _level(
 
 
 def _finding(frame: pd.DataFrame, level: float, word: str, smaller: bool) -> str:
-    """Which methods' best are as good as the best of all, and how far that is from the level."""
+    """The methods whose best is as good as the best of all, and its distance from the level."""
     bests = frame[~frame["hatched"]].groupby("algorithm", sort=False)["performance"]
     best = bests.min() if smaller else bests.max()
     top = best.min() if smaller else best.max()
@@ -115,7 +115,7 @@ def _finding(frame: pd.DataFrame, level: float, word: str, smaller: bool) -> str
 
 
 def _colours(level: float, best: float, smaller: bool) -> Any:
-    """From a performance to its colour."""
+    """A function from a performance to its colour."""
     colours = LinearSegmentedColormap.from_list("gain", GAIN)
     if smaller:
         ahead, behind = max(math.log(level / best), SHARE_ABOVE), math.log(DOUBLE)
@@ -130,7 +130,7 @@ def _colours(level: float, best: float, smaller: bool) -> Any:
 
 
 def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any) -> None:
-    """One algorithm's map, its best cell framed."""
+    """One algorithm's map, with its best cell framed."""
     cells = part.pivot(index="server_lr", columns="client_lr")
     values = cells["performance"].where(~cells["hatched"].astype(bool)).astype(float)
     known = values.to_numpy()
@@ -169,11 +169,11 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
 def _legend(
     ax: Axes, level: float, word: Sequence[str], best: float, smaller: bool, colour: Any
 ) -> None:
-    """What the colours and signs of the maps mean, in a panel's place."""
+    """The meaning of the maps' colours and signs, in a panel's place."""
     worst = level * DOUBLE if smaller else max(0.0, level - BELOW)
     bar = ax.inset_axes((0.04, 0.08, 0.09, 0.8))
     ends = (worst, best) if abs(best - level) > 1e-9 else (worst, level)
-    # The level in the middle, whatever is above and below it.
+    # The level is in the middle, whatever is above and below it.
     values = [*np.linspace(ends[0], level, 30), *np.linspace(level, ends[1], 30)]
     how: dict[str, Any] = {"aspect": "auto", "origin": "lower", "extent": (0, 1, 0, 1)}
     bar.imshow([[colour(value)] for value in values], **how)
@@ -188,8 +188,8 @@ def _legend(
 
 
 def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
-    """What a heat map's rows and columns have at best: over the server rates and over the client
-    rates, the other rate chosen for each; means over the seeds.
+    """The best values along a heat map's rows and columns: over the server rates and over the
+    client rates, with the other rate chosen for each. Means over the seeds.
     """
     _, frame = grids(algorithms, histories)
     smaller, known = outcomes.smaller_is_better(frame), frame[~frame["hatched"]]
@@ -219,8 +219,8 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
 
 
 def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
-    """Test performance against tau, a panel per task: means over seeds, bars of ± one standard
-    deviation; hollow marks are of one seed.
+    """Test performance against tau, with a panel per task: means over seeds, with bars of ± one
+    standard deviation. Hollow marks have one seed.
 
     Args:
         rule: how the learning rates are chosen for every tau: ``"train_loss"`` (the captions of
@@ -256,7 +256,7 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             means = tuned.groupby(["algorithm", "tau"])["performance"].mean()
             if outcomes.smaller_is_better(part):
                 means = -means
-                ax.invert_yaxis()  # above is good in every panel
+                ax.invert_yaxis()  # so that higher is better in every panel
             best, at = means.idxmax()
             found = f"{style.name(best)} best at τ = {style.power(at)}"
             titled(ax, f"{SHORT.get(str(task), style.name(str(task)))}: {found}", runs)
@@ -268,7 +268,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
     """Figure 12: the best server rate for every client rate, a row of panels per task, a panel per
     method.
 
-    A bar spans the server rates around the best that are as good: within a point, of errors 5 %.
+    A bar spans the server rates around the best that are as good: within a point, or 5 % of errors.
     """
     frame = outcomes.over_seeds(outcomes.collect(histories))
     best = outcomes.best_server_rates(frame)
@@ -320,13 +320,13 @@ def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, floa
 
 
 def selected(table: str, names: Sequence[str], histories: Sequence[History]) -> Drawing:
-    """Table 8 or 9: printed values (log10) beside those that are best here.
+    """Table 8 or 9: the paper's values (log10) beside the best ones here.
 
-    Best is the run with the smallest training loss, as in the paper.
+    The best run is the one with the smallest training loss, as in the paper.
 
     Args:
-        table: of :mod:`fedlib.papers`.
-        names: override keys. Ours are shown of all, printed ones where the table has them.
+        table: a table of :mod:`fedlib.papers`.
+        names: override keys. Ours are shown for all, the paper's if the table has them.
     """
     frame = outcomes.over_seeds(outcomes.collect(histories))
     printed = papers.table("fedopt", table).set_index(["task", "algorithm"])

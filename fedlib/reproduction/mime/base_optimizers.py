@@ -23,7 +23,7 @@ Reference = Callable[[Tensor], Iterator[tuple[Tensor, State]]]
 
 
 def _torch(make: Callable[..., torch.optim.Optimizer], read: Callable, **options: Any) -> Reference:
-    """The steps of a torch optimizer with some options. ``read`` makes our state of its."""
+    """The steps of a torch optimizer with some options. ``read`` makes our state from its state."""
 
     def run(gradients: Tensor) -> Iterator[tuple[Tensor, State]]:
         x = torch.zeros(SIZE, dtype=torch.float64, requires_grad=True)
@@ -54,7 +54,7 @@ def _yogi(gradients: Tensor) -> Iterator[tuple[Tensor, State]]:
         yield torch.from_numpy(step), {"m": torch.from_numpy(m), "v": torch.from_numpy(v)}
 
 
-# By base: U(g, s) and V(g, s) as printed, and the known optimizer in words.
+# By base: the paper's U(g, s) and V(g, s), and the known optimizer in words.
 TEXTS = {
     "SGD": ("g", "–", "torch.optim.SGD"),
     "Momentum": (
@@ -71,7 +71,7 @@ TEXTS = {
     "Yogi": ("as Adam", "m as Adam, v ← v - (1 - β₂) g² sign(v - g²)", "its formulas in NumPy"),
 }
 ADAM: dict[str, Any] = {"eps": EPS, "v0": 0.0, "beta1": BETA1, "beta2": BETA2}
-# Ours.
+# The same bases in fedlib.
 BASES: dict[str, bases.Base] = {
     "SGD": bases.SGD(),
     "Momentum": bases.Momentum(momentum=BETA),
@@ -98,12 +98,12 @@ REFERENCES: dict[str, Reference] = {
 
 
 def moved(base: bases.Base, g: Tensor, s: State) -> State:
-    """``s`` with the second moment of V(g, s): where optimizers take it that are not frozen."""
+    """``s`` with the second moment of V(g, s), which optimizers with a moving state use."""
     return {**s, "v": base.advance(g, s)["v"]} if "v" in s else s
 
 
 def unlinear(base: bases.Base, s: State, g: Tensor, h: Tensor, frozen: bool) -> float:
-    """How far a step is from linear in the gradient, up to a constant. Relative to its size."""
+    """How far a step is from linear in the gradient, up to a constant, relative to its size."""
 
     def step(gradient: Tensor) -> Tensor:
         return base.step(gradient, s if frozen else moved(base, gradient, s))
@@ -113,17 +113,17 @@ def unlinear(base: bases.Base, s: State, g: Tensor, h: Tensor, frozen: bool) -> 
 
 
 def mime_table_5(seed: int = 0) -> Drawing:
-    """The base optimizers as (U, V), and how well they are the known ones on random gradients.
+    """The base optimizers as (U, V), compared with known ones on random gradients.
 
-    ``torch.optim`` takes its step with the new second moment, U with the old one, which is what
-    keeps it linear in g. So three things are compared, over 50 steps in float64: V(g, s) with the
-    reference's state, U(g, s) with the reference's step where both divide by the new second moment,
+    ``torch.optim`` takes its step with the new second moment. U uses the old one, which keeps it
+    linear in g. So three things are compared, over 50 steps in float64: V(g, s) with the
+    reference's state, U(g, s) with the reference's step if both divide by the new second moment,
     and U(g + h, s) with the parts U(g, s) + U(h, s) - U(0, s).
 
     Returns:
         None, and base, U(g, s), V(g, s), vectors (of the size of the model in s), compared with,
-            difference of V, difference of U (largest ones), not linear (largest relative gap), and
-            not linear with the new v (that of the reference's step); the differences are text.
+        difference of V, difference of U (largest ones), not linear (largest relative gap), and
+        not linear with the new v (for the reference's step). The differences are text.
     """
     random = numpy_generator(seed, "base optimizers")
     scale = np.exp(random.normal(size=SIZE))

@@ -1,4 +1,4 @@
-"""What Mime claims, as statements about a frame of runs or of printed numbers."""
+"""Mime's claims, as statements about a frame of runs or of the paper's numbers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from fedlib.reproduction.evidence import (
 from fedlib.reproduction.mime.tables import BASES, line_of, mu_line, mu_of, row_of
 from fedlib.results.selection import late
 
-# Of FedAvg's final accuracy: what the methods race to.
+# Share of FedAvg's final accuracy that the methods must reach.
 TARGET = 0.95
 RIVALS = {"fedavg": "FedAvg", "fedavgm": "FedAvg with momentum", "fedprox": "FedProx"}
-# SCAFFOLD counts where a client takes part in fewer rounds.
+# SCAFFOLD counts if a client takes part in fewer rounds.
 VISITS = 6
 _CURVES = {"38_mime_ablation": ("curves",)}
 
 
 def reached(frame: pd.DataFrame) -> pd.DataFrame:
-    """Each line's rounds to :data:`TARGET` of what FedAvg without momentum ends with.
+    """Each line's rounds to :data:`TARGET` of the final accuracy of FedAvg without momentum.
 
     The target is the mean over the seeds.
     """
@@ -53,8 +53,8 @@ def reached(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def lines(histories: Sequence[History]) -> pd.DataFrame:
-    """Figure 1's lines, FedProx for each mu ("mu 0.1"); in how many rounds a client takes part."""
-    made = partial(numbers, window=History.window)  # a cut run still rises over the last third
+    """Figure 1's lines, with FedProx for each mu ("mu 0.1"), and the rounds of a client."""
+    made = partial(numbers, window=History.window)  # a shortened run still rises in the last third
     chosen = made(histories, {"algorithm": line_of, "visits": _visits})
     proximal = [run for run in histories if mu_of(run)]
     if not proximal:
@@ -69,7 +69,7 @@ def _visits(run: History) -> float:
 
 
 def _at_the_end(run: History) -> float:
-    """What a row's rate is chosen by here: the end of the curve of all test clients, as that is
+    """The score that chooses a row's rate here: the end of the curve of all test clients, which is
     judged. The halves by which the table chooses have one evaluation, and so no spread.
     """
     accuracy = run.final(window=late(run))
@@ -77,7 +77,7 @@ def _at_the_end(run: History) -> float:
 
 
 def _rows(histories: Sequence[History]) -> pd.DataFrame:
-    """The rows' numbers, with how many test examples a task has."""
+    """The rows' numbers, with a task's number of test examples."""
     columns: dict[str, Key] = {
         "base": lambda run: row_of(run)[0],
         "method": lambda run: row_of(run)[1],
@@ -125,13 +125,13 @@ def momentum(frame: pd.DataFrame) -> Iterator[Statement]:
 def fixed_state(frame: pd.DataFrame) -> Iterator[Statement]:
     """Mime gets there no later than Loc-Mime, whose state moves during local steps."""
     needed = reached(frame)
-    moving = one(needed, "loc_mime").clip(upper=frame["round"].max())  # if it ever does
+    moving = one(needed, "loc_mime").clip(upper=frame["round"].max())  # if it ever gets there
     yield below("rounds to the target: Mime <= Loc-Mime", one(needed, "mime"), moving)
 
 
 @decides("mime-prox", {"38_mime_ablation": ("prox",)}, lines)
 def proximal(frame: pd.DataFrame) -> Iterator[Statement]:
-    """The rounds that FedProx needs grow with mu, in the slope of a line. Mu = 0 is FedAvg."""
+    """The rounds that FedProx needs grow with mu, by the slope of a line. mu = 0 is FedAvg."""
     needed = reached(frame)
     mus = {float(name.removeprefix("mu ")): name for name in needed.index if name.startswith("mu ")}
     if not mus:
@@ -145,7 +145,7 @@ def proximal(frame: pd.DataFrame) -> Iterator[Statement]:
 @decides("mime-table", {"24_mime_emnist": (), "25_mime_text": ()}, _rows, _table_2)
 def table(frame: pd.DataFrame) -> Iterator[Statement]:
     """Table 2: on EMNIST a Mime method is at most a point behind FedAvg with every base optimizer,
-    and level with Adam; on text FedAvg with Adam has less than half of both Mimes' accuracy."""
+    and level with Adam. On text FedAvg with Adam has less than half of both Mimes' accuracy."""
     for task, part in frame.groupby("task", sort=False):
         end = finals(part, "accuracy", "base", "method")
         for base in BASES:

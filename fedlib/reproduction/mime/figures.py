@@ -1,5 +1,5 @@
 """Mime's figures and tables: the rounds that theory promises, and the ablation with FedProx's
-regularizer; Table 2 and Table 5 have files of their own.
+regularizer. Table 2 and Table 5 have their own files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedlib.reproduction.mime.tables import line_of, mu_line, mu_of
 from fedlib.results.reading import hyperparameter, hyperparameters
 from fedlib.results.selection import winners
 
-# Figure 1's panels and lines: algorithms, and two that differ from theirs in the base alone.
+# Figure 1's panels and lines: algorithms, and two that differ from theirs only in the base.
 PANELS: dict[str, tuple[str, ...]] = {
     "all methods": ("mime", "mimelite", "fedavgm", "scaffold", "fedprox"),
     "with and without momentum": ("mime", "mime_sgd", "fedavgm", "fedavg"),
@@ -31,19 +31,19 @@ PANELS: dict[str, tuple[str, ...]] = {
 }
 LINES = (*PANELS["all methods"], "fedavg", "mime_sgd", "loc_mime")
 _FEDAVG = style.look("fedavg")
-# Lines that do not look like their algorithm.
+# Lines whose look differs from their algorithm's.
 LOOKS: dict[str, style.Look] = {
     "fedavgm": style.Look("FedAvg", _FEDAVG.color, "v", "-"),
     "mime_sgd": style.Look("without", style.look("mime").color, "v", style.DOT),
     "fedavg": style.Look("without", _FEDAVG.color, "v", style.DOT),
     "mime_whole": style.Look("Mime, gradients of all", style.look("mime").color, "v", style.DASH),
 }
-SHADES = ("sky", "pink", "blue", "brown")  # of FedProx' mu
+SHADES = ("sky", "pink", "blue", "brown")  # colours of FedProx' mu
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
 
 
 def lines(histories: Sequence[History]) -> dict[str, list[History]]:
-    """Of each line the best setting, all its seeds: rates, beta and mu are tuned."""
+    """For each line the best setting, all its seeds: rates, beta and mu are tuned."""
     best = winners(histories, line_of)
     return {name: best[name] for name in LINES if name in best}
 
@@ -54,8 +54,8 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
     Only panels whose lines were all run are drawn.
 
     Returns:
-        the figure, and panel, task, algorithm (the line), round, mean, std, seeds, client_lr,
-            momentum and mu (of the setting that was chosen).
+        The figure, and panel, task, algorithm (the line), round, mean, std, seeds, client_lr,
+        momentum and mu (of the chosen setting).
 
     Raises:
         Error: no panel has all its lines.
@@ -90,7 +90,7 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
 
 
 def finding(panel: str, ends: pd.Series) -> str:
-    """What a panel of Figure 1 shows, of its lines' last numbers.
+    """The finding of a panel of Figure 1, from its lines' last numbers.
 
     >>> finding("with and without momentum", pd.Series({"mime": 77.4, "mime_sgd": 71.7}))
     'Momentum: +5.7 for Mime'
@@ -106,7 +106,7 @@ def finding(panel: str, ends: pd.Series) -> str:
 
 
 def chosen(best: Mapping[str, Sequence[History]]) -> pd.DataFrame:
-    """What some lines' runs were made with: client_lr, momentum and mu, NaN where there is none."""
+    """The settings of some lines' runs: client_lr, momentum and mu, NaN if there is none."""
     known = pd.DataFrame({name: hyperparameters(runs[0]) for name, runs in best.items()}).T
     frame = known.reindex(columns=["client_lr", "momentum", "mu"]).astype(float)
     frame.loc[frame.index.isin(PLAIN), "momentum"] = 0.0
@@ -114,12 +114,11 @@ def chosen(best: Mapping[str, Sequence[History]]) -> pd.DataFrame:
 
 
 def search(histories: Sequence[History]) -> pd.DataFrame:
-    """What each line of Figure 1 was tuned over, and what it chose.
+    """The tuning range of each line of Figure 1, and its choice.
 
     Returns:
-        by line: client_lr, beta (0 without momentum), mu (NaN but for FedProx), smallest and
-            largest (of the rates that were tried), and edge: whether the chosen rate is one of
-            these.
+        By line: client_lr, beta (0 without momentum), mu (NaN except for FedProx), smallest and
+        largest (of the tried rates), and edge: whether the chosen rate is one of these.
     """
     frame = chosen(lines(histories)).rename(columns={"momentum": "beta"}).fillna({"beta": 0.0})
     rates = pd.Series([hyperparameter(run, "client_lr") for run in histories])
@@ -133,8 +132,8 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     """Test accuracy and loss over rounds: FedAvg, and FedProx, each mu at its own best rate.
 
     Returns:
-        the figure, and metric, task, algorithm ("fedavg", or for instance "mu 0.1"), round, mean,
-            std, seeds, client_lr, momentum, mu (0 for FedAvg).
+        The figure, and metric, task, algorithm ("fedavg", or for instance "mu 0.1"), round, mean,
+        std, seeds, client_lr, momentum, mu (0 for FedAvg).
     """
     by_mu = winners(histories, mu_of)
     every = [run for runs in by_mu.values() for run in runs]
@@ -165,17 +164,17 @@ def _draw(
     title: str,
     metric: str = "accuracy",
 ) -> pd.DataFrame:
-    """Lines into some axes; what is drawn, with the settings."""
+    """Draw lines into some axes. Returns the drawn data, with the settings."""
     shown = [history for runs in best.values() for history in runs]
     _, data = learning_curves(shown, metric, title=title, by=by, looks=looks, ax=ax)
     return data.join(chosen(best), on="algorithm")
 
 
 def mime_table_1() -> tuple[None, pd.DataFrame]:
-    """Communication rounds until ||grad f||^2 <= epsilon, as printed.
+    """Communication rounds until ||grad f||^2 <= epsilon, from the paper.
 
     Returns:
-        None, and group, algorithm, non-convex, mu-PL ("–" where nothing is printed), needs.
+        None, and group, algorithm, non-convex, mu-PL ("–" if the paper gives nothing), needs.
     """
     frame = papers.table("mime", "table1_rates")
     frame["algorithm"] = frame["algorithm"].str.replace("==", "≡")

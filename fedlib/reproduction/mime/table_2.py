@@ -21,10 +21,10 @@ from fedlib.results.selection import held_out_score, winners
 
 
 def rows(histories: Sequence[History]) -> dict[tuple[str, str], History]:
-    """Of each row the run that the choosing half of the test clients prefer, in the table's order.
+    """For each row the run that the choosing half of the test clients prefers, in table order.
 
     Args:
-        histories: of one task and one seed.
+        histories: runs of one task and one seed.
     """
     best = winners(histories, row_of, score=held_out_score)
     order = [(base, name) for base in BASES for name in LOOKS]
@@ -39,14 +39,14 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
     """A test metric over rounds, a panel per base optimizer, a line for FedAvg and the Mimes.
 
     Args:
-        histories: of one task and one seed; several learning rates of a row are tuned.
+        histories: runs of one task and one seed. Several learning rates of a row are tuned.
 
     Returns:
-        the figure, and base and what :func:`fedlib.figures.learning_curves` draws.
+        The figure, and base and the data of :func:`fedlib.figures.learning_curves`.
     """
     chosen = rows(histories)
     if not chosen:
-        raise Error("no runs to draw; give at least one history")
+        raise Error("no runs to draw: give at least one history")
     panels = {base: [run for row, run in chosen.items() if row[0] == base] for base, _ in chosen}
     frames = {}
     size = (style.WIDTH, 2.5)
@@ -69,20 +69,19 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
 
 
 def model_sizes(history: History, parameters: float) -> float:
-    """What all clients of a round receive and send, in model sizes. The mean over the rounds."""
+    """The model sizes that all clients of a round receive and send, as a mean over the rounds."""
     sent = history.frame[history.frame["split"] == "communication"]
     return float(sent.groupby("round")["value"].sum().mean()) / parameters
 
 
 def mime_table_2(histories: Sequence[History]) -> Drawing:
-    """The printed rows of the tasks that were run beside ours, and what a round costs.
+    """The paper's rows for the tasks that were run beside ours, and the cost of a round.
 
     Returns:
         None, and the columns of :func:`fedlib.reproduction.compare.cells` (method: without its
-            base, which is the column), with beside (see
-            :func:`fedlib.reproduction.entry.beside`), clients_per_round,
-            model_sizes (what all clients of a round receive and send; NaN without FedAvgSGD, whose
-            clients receive one) and log10_client_lr added.
+        base, which is the column), with beside (see :func:`fedlib.reproduction.entry.beside`),
+        clients_per_round, model_sizes (received and sent by all clients of a round, NaN without
+        FedAvgSGD, whose clients receive one) and log10_client_lr.
     """
     frame = cells(histories, of_these(histories, "mime", "Table 2"))
     parameters = {task: _parameters(of_task(histories, task)) for task in frame["task"].unique()}
@@ -107,7 +106,7 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
 
 
 def _parameters(histories: Sequence[History]) -> float:
-    """The model's parameters: what a client of FedAvgSGD receives; NaN if that was not run."""
+    """The model's parameters, which a client of FedAvgSGD receives. NaN if that was not run."""
     for history in histories:
         if history.config.algorithm == "fedavg":
             sent = history.series("floats_down", "communication")

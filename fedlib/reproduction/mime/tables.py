@@ -1,5 +1,5 @@
-"""Mime's Table 2: the methods of its rows, and the cohorts that cost the same; to which row of it,
-and to which line of Figures 1 and 5, a run belongs.
+"""Mime's Table 2: the methods of its rows, the cohorts of equal cost, and a run's row of it and its
+line of Figures 1 and 5.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
 
 
 def method(name: str, base: str) -> tuple[str, dict[str, Any]]:
-    """The algorithm and overrides of a row of Table 2, all but the client learning rate.
+    """The algorithm and overrides of a row of Table 2, except for the client learning rate.
 
     Args:
-        name: ``"FedAvg"``, ``"MimeLite"`` or ``"Mime"``. The Mimes with their cohort in halves.
-        base: one of :data:`BASES`, as printed.
+        name: ``"FedAvg"``, ``"MimeLite"`` or ``"Mime"``. The Mimes split their cohort in halves.
+        base: one of :data:`BASES`, as in the paper.
 
     >>> method("Mime", "Adam")
     ('mime', {'base': 'adam', 'split': True})
@@ -33,13 +33,13 @@ def method(name: str, base: str) -> tuple[str, dict[str, Any]]:
 
 
 def cohort(algorithm: str, overrides: Mapping[str, Any], model_sizes: float) -> int:
-    """How many clients a method can pay for in a round that sends and receives so much."""
+    """The number of clients that a method can pay for in a round with this communication."""
     return algorithms.clients_for_budget(algorithms.build(algorithm, **overrides), model_sizes)
 
 
 def row_of(history: History) -> tuple[str, str]:
-    """A run's row of Table 2: the base optimizer of Mime, or FedAvg's server's, as ``"Adam"``; and
-    "FedAvg", "MimeLite" or "Mime".
+    """A run's row of Table 2: the base optimizer of Mime, or that of FedAvg's server, for instance
+    ``"Adam"``, and "FedAvg", "MimeLite" or "Mime".
     """
     names = {algorithm: name for name, algorithm in LOOKS.items()}
     method = history.config.method
@@ -48,8 +48,8 @@ def row_of(history: History) -> tuple[str, str]:
 
 
 def line_of(history: History) -> str:
-    """Which line of Figure 1 a run belongs to, one of :data:`LINES`. "mime_whole": none, Mime
-    whose clients all train and send gradients, too.
+    """The line of Figure 1 that a run belongs to, one of :data:`LINES`. "mime_whole" is none of
+    them: in that Mime all clients train and also send gradients.
     """
     name = history.config.algorithm
     if name != "mime":
@@ -65,5 +65,5 @@ def mu_of(history: History) -> float:
 
 
 def mu_line(history: History) -> str:
-    """``"mu 0.1"``, or ``"fedavg"`` where there is none."""
+    """``"mu 0.1"``, or ``"fedavg"`` without mu."""
     return f"mu {mu:g}" if (mu := mu_of(history)) else "fedavg"
