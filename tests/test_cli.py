@@ -49,7 +49,7 @@ MISTAKES = [
     (["sweep", "-p", "seed=1"], "--parameter seed is no number of a plan: use --seed"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
     (["publish", "23"], "4 runs of 23_fair_synthetic are not stored. Run: fedlib sweep 23"),
-    (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
+    (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own' (allowed"),
     (["publish", "23", "--partial"], "no runs to publish"),
     (["publish", "10_other", "23"], "runs of 10_other are not stored"),
     (["claims", "mime-prox", "--stored", "--device", "nope"], "unknown device 'nope'"),
@@ -60,7 +60,7 @@ MISTAKES = [
 
 def test_a_run_without_time_left_says_that_the_same_command_goes_on(command):
     status, out, error = command("run", "synthetic", "fedavg", "--minutes", "0", "--json")
-    assert (status, out) == (75, "") and error.endswith("; the same command goes on\n")
+    assert (status, out) == (75, "") and error.endswith(". The same command continues\n")
 
 
 @pytest.mark.parametrize(

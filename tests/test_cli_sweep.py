@@ -91,7 +91,7 @@ def test_a_sweep_ends_before_its_time_is_over_and_the_same_command_goes_on(
         status, out, error = command(*words, "--minutes", "0.15")  # nine seconds
         statuses.append(status)
         left.append(int(out.splitlines()[-1].split()[-1]))
-        assert status == 0 or "with which the same command goes on" in error
+        assert status == 0 or "The same command continues" in error
     assert statuses[-1] == 0 and len(statuses) > 3 and sorted(left, reverse=True) == left
     assert not any(store.checkpoints.iterdir())
     assert len(whole.stored()) == len(store.stored()) == 4

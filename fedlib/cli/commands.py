@@ -1,4 +1,4 @@
-"""The commands: what they are given, what they call, what they print."""
+"""The commands: their arguments, calls and output."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ UsageError, Interrupted = typer.TyperException, typer.Abort
 
 Several = list[str] | None
 HERE = "or MODULE:NAME of yours in this folder"
-TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {HERE}.")]
-AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
-Names = Annotated[Several, typer.Argument(help="Notebooks, e.g. 10; default all.")]
+TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks', {HERE}.")]
+AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms', {HERE}.")]
+Names = Annotated[Several, typer.Argument(help="Notebooks, e.g. 10. Default: all.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values, all columns.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-DataRoot = Annotated[Path | None, typer.Option(help="Data; default $FEDLIB_DATA, else data/.")]
-Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real, cut) or paper.")]
-Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Data. Default: $FEDLIB_DATA, else data/.")]
+Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real data) or paper.")]
+Rounds = Annotated[int | None, typer.Option(help="Communication rounds. Default: the preset's.")]
 Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, sampling and batches.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized, parallel or plain.")]
 Dtype = Annotated[str, typer.Option(help="float32, float64 or, on CUDA, tf32.")]
-Minutes = Annotated[float | None, typer.Option(min=0, help="Stop in time; 75 if not done.")]
-Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
-_pairs = partial(typer.Option, metavar="KEY=VALUE")  # which may be repeated
+Minutes = Annotated[float | None, typer.Option(min=0, help="Stop in time, with status 75.")]
+Cohort = Annotated[int | None, typer.Option(help="Clients per round. Default: the task's.")]
+_pairs = partial(typer.Option, metavar="KEY=VALUE")  # these may be repeated
 Set = Annotated[Several, _pairs("--set", help="E.g. client_lr=0.03. Repeatable.")]
 TaskOptions = Annotated[Several, _pairs("--option", help="E.g. width=0.5. Repeatable.")]
 Parameters = Annotated[Several, _pairs("-p", "--parameter", help="E.g. rounds=9. Repeatable.")]
@@ -59,7 +59,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared
 
 
 class _Command(typer.core.TyperCommand):
-    """A command whose words are understood: only then what takes seconds is imported."""
+    """A command whose words are valid. Only then are slow modules imported."""
 
     imports_torch = True
 
@@ -68,7 +68,7 @@ class _Command(typer.core.TyperCommand):
             if self.imports_torch:
                 import fedlib.engine  # noqa: F401
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:  # Typer would end without a word
+        except KeyboardInterrupt as stop:  # Typer would end without a message
             raise Interrupted from stop
 
 
@@ -101,20 +101,20 @@ def parse_value(text: str) -> Any:
     for convert in (int, float, json.loads):
         try:
             return convert(text)
-        except (ValueError, RecursionError):  # json: brackets nested by the thousand
+        except (ValueError, RecursionError):  # json fails on brackets nested by the thousand
             continue
     return text
 
 
-PAIR = "KEY=VALUE; for instance client_lr=0.03"
-AXIS = "KEY=V1,V2,...; for instance client_lr=0.01,0.1"
+PAIR = "KEY=VALUE, for instance client_lr=0.03"
+AXIS = "KEY=V1,V2,..., for instance client_lr=0.01,0.1"
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, Any]:
-    """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``; of an axis a list of several values.
+    """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``. For an axis, a list of several values.
 
     Raises:
-        Error: not of this form, or a key twice.
+        Error: a word has another form, or a key is given twice.
     """
     values: dict[str, Any] = {}
     for pair in pairs or []:
@@ -123,10 +123,10 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, Any]:
         if not key or not (value if option == "axis" else sign):
             raise Error(f"{option} {pair!r} is not {AXIS if option == 'axis' else PAIR}")
         if key in values:
-            raise Error(f"{option} {key} is given twice; give it once")
+            raise Error(f"{option} {key} is given twice: give it once")
         listed = [parse_value(part) for part in re.split(r",(?![^[]*\])", value)]
         values[key] = listed if option == "axis" else parse_value(value)
-        if (option, key) == ("--option", "version"):  # a text, whatever it looks like
+        if (option, key) == ("--option", "version"):  # always a text
             values[key] = value
     return values
 
@@ -137,7 +137,7 @@ def show(value: Any, as_json: bool, text: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can have it: numbers that are not finite become null."""
+    """A value in a form that JSON can represent, with numbers that are not finite as null."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -145,11 +145,11 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-WIDTH = 100  # of a line that a person reads
+WIDTH = 100  # length of a line for a reader
 
 
 def columns(rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as aligned columns; the last column is wrapped where it is too wide."""
+    """Rows as aligned columns. The last column is wrapped if it is too wide."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     margin = sum(widths[:-1]) + 2 * len(widths[:-1])
@@ -171,13 +171,13 @@ def open_store(data_root: Path | None) -> Store:
     from fedlib.results import Store
     from fedlib.results.files import Unreadable
 
-    Unreadable.places.clear()  # what another command of this process found
+    Unreadable.places.clear()  # forget the findings of another command of this process
     return Store(paths.folder(paths.data_root(data_root) / "runs"))
 
 
 def tell_damage() -> None:
-    """How many files of runs were damaged or could not be read, and where, in a line, if any were;
-    then the exit status is 1.
+    """Print how many files of runs were damaged or could not be read, and where, in one line. If
+    there are any, the exit status is 1.
     """
     from fedlib.results.files import Unreadable
 
@@ -196,9 +196,9 @@ def list_(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """What there is: tasks, algorithms, data sets, figures.
+    """List tasks, algorithms, data sets or figures.
 
-    Read from where it is declared: to import that takes PyTorch, and seconds.
+    The list is read from the declarations, as importing them takes PyTorch, and seconds.
     """
     tasks = paths.read_toml("tasks/tasks.toml")
     for task in tasks.values():
@@ -225,7 +225,7 @@ def _methods() -> list[str]:
 
 
 def _first_line(method: str) -> str:
-    """What the module of a method says it is. It is named after it."""
+    """The description in the module of a method, which has the method's name."""
     text = resources("fedlib").joinpath("algorithms", f"{method}.py").read_text("utf-8")
     return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0].split(": ", 1)[-1]
 
@@ -263,8 +263,8 @@ def data_list(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Known data sets: which are prepared and how large, how to get them, whose laptop runs they
-    open. With --verify all that is prepared is read and compared with its card.
+    """List known data sets: which are prepared, their size, how to get them, and whose laptop runs
+    they serve. With --verify all prepared data are read and compared with their cards.
     """
     from fedlib import datasets
     from fedlib.datasets.catalogue import editions
@@ -288,7 +288,7 @@ def data_list(
         tasks = ", ".join(card.get("tasks", ())) or "-"
         ways = [(f"prepare {item.name} ({item.size / 1e6:,.0f} MB)", item.name) for item in known]
         other = "-" if card.get("built_in") else f"import {name} FILE"
-        # What is there stands beside its edition.
+        # A prepared copy is listed beside its edition.
         own = card.get("edition") if card.get("edition") in opens else next(iter(opens), "")
         for way, edition in ways or [(other, "")]:
             numbers = " ".join(notebook[:2] for notebook in opens.get(edition, ()))
@@ -308,7 +308,7 @@ def _needed(names: Sequence[str], preset: str) -> dict[str, list[str]]:
 
 @data.command("prepare", cls=_Command)
 def data_prepare(
-    name: Annotated[str | None, typer.Argument(help="E.g. mnist; see 'fedlib data list'.")] = None,
+    name: Annotated[str | None, typer.Argument(help="E.g. mnist, see 'fedlib data list'.")] = None,
     preset: Annotated[str | None, typer.Option(help="All that its runs need.")] = None,
     notebook: Annotated[Several, typer.Option(help="All its laptop runs need. Repeatable.")] = None,
     overwrite: Overwrite = False,
@@ -316,9 +316,9 @@ def data_prepare(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Download a data set, check its SHA-256, and prepare it; or all that some runs need.
+    """Download a data set, check its SHA-256, and prepare it, or all data sets that some runs need.
 
-    With --from, files that were downloaded by hand are taken: see data/README.md.
+    With --from, files that were downloaded by hand are used: see data/README.md.
     """
     from fedlib import datasets
 
@@ -326,7 +326,7 @@ def data_prepare(
         raise Error("give a data set, or --preset laptop, or --notebook 12")
     if name is None:
         if overwrite:
-            raise Error("--overwrite is for one data set; give its name")
+            raise Error("--overwrite is for one data set: give its name")
         needed = _needed(notebook or (), preset or "laptop")
         _prepare_all(needed, from_folder, as_json, data_root)
         return
@@ -338,7 +338,7 @@ def data_prepare(
 def _prepare_all(
     needed: dict[str, list[str]], folder: Path | None, as_json: bool, data_root: Path | None
 ) -> None:
-    """Prepare what is not yet prepared, after what that will take has been said."""
+    """Prepare missing data sets, after listing their cost."""
     from fedlib import datasets
     from fedlib.datasets.catalogue import editions
     from fedlib.datasets.fetching import Absent
@@ -365,10 +365,8 @@ def _prepare_all(
             cards.append(made)
             typer.echo(f"prepared {item.name}: {_content(made)}", err=as_json)
         elif folder and not item.recipe and isinstance(made, Absent):
-            what = f"left out {item.name}, which has no recipe: {made}; put it there and give the"
-            ways = (
-                f"same command again, or 'fedlib data prepare {item.name}' where there is a network"
-            )
+            what = f"left out {item.name}, which has no recipe: {made}. Put it there and give the"
+            ways = f"same command again, or 'fedlib data prepare {item.name}' with a network"
             typer.echo(f"{what} {ways}", err=True)
         else:
             problems.append(f"{item.name}: {made}")
@@ -378,11 +376,11 @@ def _prepare_all(
         f"{len(cards)} data sets prepared, {len(needed) - len(missing)} were already",
     )
     if problems:
-        raise Failure("; ".join(problems))
+        raise Failure(" | ".join(problems))
 
 
 def _content(card: dict[str, Any]) -> str:
-    """How much of what a data set has, and its fingerprint."""
+    """A data set's counts and fingerprint."""
     counts = ", ".join(f"{count:,} {what}" for what, count in card["counts"].items())
     return f"{counts.replace('_', ' ')}, sha256 {card['fingerprint'][:16]}..."
 
@@ -395,9 +393,9 @@ def data_import(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Import a copy of a data set. A bad file is refused whole.
+    """Import a copy of a data set. A bad file is refused as a whole.
 
-    A file is .npz (arrays) or .jsonl (texts), a folder has LEAF's JSON; see data/README.md.
+    A file is .npz (arrays) or .jsonl (texts), a folder has LEAF's JSON. See data/README.md.
     """
     from fedlib import datasets
 
@@ -428,7 +426,7 @@ def run(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Train one algorithm on one task. A run that is stored is answered from disk.
+    """Train one algorithm on one task. A stored run is read from disk.
 
     On several devices: torchrun --nproc-per-node N -m fedlib run ...
     """
@@ -448,7 +446,7 @@ def run(
     settings["overrides"] = parse_pairs(set_, "--set")
     loaded = _load(task, preset, seed, data_root, option, quiet)
     asked = engine.configure(loaded, algorithm, **settings)
-    digest = asked.config.digest  # what cannot be named is refused before it trains
+    digest = asked.config.digest  # so that a run without a valid name is refused before training
     store = open_store(data_root)
     (history,) = store.answer([asked], progress=progress(quiet), **execution)
     if ranks.number() > 0:
@@ -486,7 +484,7 @@ def grid(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Train a grid of hyperparameters as one batched program. Every run is stored."""
+    """Train a grid of hyperparameters as one batch. Every run is stored."""
     from fedlib import engine
     from fedlib.results.store import Keywords
 
@@ -499,9 +497,9 @@ def grid(
     parsed = parse_pairs(axes, "axis")
     for key in parsed:
         if key in overrides:
-            raise Error(f"axis {key} is given twice, the other time as --set; give it once")
+            raise Error(f"axis {key} is given twice, also as --set: give it once")
         if key in (*inspect.signature(engine.grid).parameters, *Keywords.__annotations__, "self"):
-            raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
+            raise Error(f"axis {key} is no hyperparameter: a grid has one {key} for all its runs")
     loaded = _load(task, preset, seed, data_root, option, as_json)
     frame = open_store(data_root).grid(loaded, algorithm, **settings, **parsed)
     ends, names = frame[frame["split"] == "test"], list(parsed)
@@ -516,7 +514,7 @@ def grid(
 
 
 def _require_device(device: str, backend: str = "auto") -> None:
-    """Require a device that is here, and a backend, also where nothing trains."""
+    """Require an available device, and a backend, even if nothing trains."""
     from fedlib.engine.device import resolve_device
     from fedlib.engine.program import require_backend
 
@@ -533,14 +531,14 @@ def _look_here(*names: str) -> None:
 def _load(
     name: str, preset: str, seed: int, data_root: Path | None, option: list[str] | None, quiet: bool
 ) -> Task:
-    """The task, which people are told about."""
+    """The task, with a line about it for people."""
     from fedlib.tasks import load_task
 
     given = parse_pairs(option, "--option")
     others = {"preset": "use --preset", "seed": "use --seed", "data_root": "use --data-root"}
     for key, instead in {**others, "name": "rename your function's"}.items():
         if key in given:
-            raise Error(f"--option {key} is no option of a task; {instead}")
+            raise Error(f"--option {key} is no option of a task: {instead}")
     task = load_task(name, preset, seed, data_root, **given)
     if not quiet:
         typer.echo(repr(task))
@@ -559,7 +557,7 @@ def sweep(
     part: Parts = None,
     shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N shares only.")] = None,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Shards. Default: one per GPU.")] = None,
     device: Device = "auto",
     backend: Backend = "auto",
     minutes: Minutes = None,
@@ -569,11 +567,11 @@ def sweep(
 ) -> None:
     """Compute the missing runs of the notebooks' plans.
 
-    Stopped at any moment, the same command goes on where it was. With --minutes it stops by itself,
+    If it is stopped at any moment, the same command continues. With --minutes it stops by itself,
     before a round that would take longer. The exit status is then 75. Runs that train together stay
-    in one shard. Each GPU of this machine computes a shard, or several of --jobs; or each of --jobs
-    parts of its cores. With --executor slurm the script of an array is printed, each job of which
-    does, on a GPU unless --device says otherwise: pipe it to sbatch.
+    in one shard. Each GPU of this machine computes a shard, or several with --jobs. Without GPUs
+    the cores are shared among --jobs. With --executor slurm the script of an array is printed, with
+    one job per shard, on a GPU unless --device says otherwise: pipe it to sbatch.
     """
     from fedlib import plans
     from fedlib.engine.checkpoint import PAUSED, Deadline
@@ -586,10 +584,10 @@ def sweep(
     number, of = _shard(shard)
     require_known("executor", executor, ("local", "slurm"))
     if shard and (jobs or executor == "slurm"):
-        raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
+        raise Error("--shard is for one process: leave it out, or --jobs and --executor slurm")
     require_backend(backend)
     here = executor == "local" and not dry_run
-    seen = _gpus(device) if here else 0  # refuses a device that is not there
+    seen = _gpus(device) if here else 0  # refuses an unavailable device
     gpus = 0 if shard else seen
     given = parse_pairs(parameter, "--parameter")
     asked = plans.by_notebook(names or (), preset, seed, given, part or ())
@@ -637,7 +635,7 @@ def sweep(
         raise typer.Exit(1)
     if paused:
         left = f"{counts.loc['all', 'missing']} runs are left"
-        typer.echo(f"fedlib: {paused}; {left}, with which the same command goes on", err=True)
+        typer.echo(f"fedlib: {paused}. {left}. The same command continues", err=True)
         raise typer.Exit(PAUSED)
 
 
@@ -649,7 +647,7 @@ def _shard(text: str | None) -> tuple[int, int]:
 
 
 def _gpus(device: str) -> int:
-    """How many GPUs compute shards; 0: this process does, or the cores do."""
+    """The number of GPUs that compute shards. 0: this process or the cores do."""
     import torch
 
     from fedlib.engine.device import resolve_device
@@ -665,8 +663,8 @@ def publish(
     seed: Seed = 0,
     parameter: Parameters = None,
     part: Parts = None,
-    name: Annotated[str | None, typer.Option(help="Of the file; default the notebook's.")] = None,
-    to: Annotated[Path | None, typer.Option(help="Folder; default data/results.")] = None,
+    name: Annotated[str | None, typer.Option(help="The file. Default: the notebook's.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Folder. Default: data/results.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Though runs are missing.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
@@ -680,7 +678,7 @@ def publish(
     given, made = parse_pairs(parameter, "--parameter"), []
     asked = plans.by_notebook(names, preset, seed, given, part or ())
     if name is not None and (len(asked) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
-        raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
+        raise Error(f"--name is {name!r} (allowed: a-z, 0-9 and _, and one notebook only)")
     plan = {notebook: survey(requests, preset, data_root) for notebook, requests in asked.items()}
     if not partial:
         sweep.require_stored(plan, store, preset)
@@ -698,26 +696,27 @@ def publish(
 @app.command(cls=_Command)
 def repeat(
     names: Annotated[Several, typer.Argument(help="Notebooks or files of data/results.")] = None,
-    preset: Annotated[str | None, typer.Option(help="quick, laptop or paper; default all.")] = None,
+    preset: Annotated[str | None, typer.Option(help="quick, laptop, paper. Default: all.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="A sample that fits.")] = None,
-    runs: Annotated[int | None, typer.Option(min=1, help="A sample of so many.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    runs: Annotated[int | None, typer.Option(min=1, help="Size of a sample.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample.")] = 0,
     device: Device = "auto",
-    source: Annotated[Path | None, typer.Option("--from", help="Default data/results.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Default: data/results.")] = None,
     to: Annotated[Path | None, typer.Option(help="Also write the table, .md or .csv.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Train published runs anew from nothing and compare their numbers.
+    """Train published runs again from scratch and compare their numbers.
 
-    All of some notebooks, or a random sample; without either, of ten minutes, as the runs' own
-    seconds say. Each trains alone, on the kind of device that it was made on. Nothing is stored.
-    The exit status is 1 if one differs. Interrupted, it prints what was done so far.
+    It repeats all runs of some notebooks, or a random sample. The default is a sample of ten
+    minutes, by the runs' own seconds. Each trains alone, on the kind of device that it was made on.
+    Nothing is stored. The exit status is 1 if one differs. If interrupted, it prints its results so
+    far.
     """
     from fedlib.reproduction import repeat as runner
 
     if to is not None and to.suffix not in (".md", ".csv"):
-        raise Error(f"--to is {to}; give a file named .md or .csv")
+        raise Error(f"--to is {to}: give a file named .md or .csv")
     asked = runner.published(
         source or paths.project_root() / "data" / "results", names or (), preset
     )
@@ -730,7 +729,7 @@ def repeat(
         chosen = runner.sample(possible, seed, runs, minutes)
     report = runner.Report(len(asked), left_out, chosen)
     if not chosen:
-        raise Error(f"nothing to repeat: {'; '.join(report.left_out_lines()) or 'no run fits'}")
+        raise Error(f"nothing to repeat: {' | '.join(report.left_out_lines()) or 'no run fits'}")
     if not as_json:
         typer.echo(report.heading())
     stopped = None
@@ -758,7 +757,7 @@ def reproduce(
     output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Notebooks at once, of a thread each.")] = 1,
 ) -> None:
-    """Execute the notebooks headlessly. Their figures land in figures/PRESET/."""
+    """Execute the notebooks headlessly. Their figures are saved in figures/PRESET/."""
     from fedlib.reproduction import reproduce as runner
 
     given = parse_pairs(parameter, "--parameter")
@@ -778,23 +777,23 @@ def reproduce(
 
 @app.command(cls=_Command)
 def figures(
-    ids: Annotated[Several, typer.Argument(help="E.g. fedopt/figure_1; default all.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Of the runs; default: above.")] = None,
+    ids: Annotated[Several, typer.Argument(help="E.g. fedopt/figure_1. Default: all.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Preset of the runs. Default: above.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Redraw figures and tables from stored runs; never trains.
+    """Redraw figures and tables from stored runs, without training.
 
-    By default each from laptop or paper, whichever has more of its tasks and runs, and from quick
-    where neither has any. They land in figures/PRESET/ (FEDLIB_FIGURES: in the folder it names).
-    Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
+    By default each is drawn from laptop or paper, whichever has more of its tasks and runs, and
+    from quick if neither has any. They are saved in figures/PRESET/ (or in the folder of
+    FEDLIB_FIGURES). The plan cells of this checkout's notebooks, whose code is run, name the runs.
     """
     from fedlib.reproduction import draw
 
     try:
         drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
     except Error:
-        tell_damage()  # of which the figure may have been drawn
+        tell_damage()  # the figure may have been drawn from damaged files
         raise
     show(drawn, as_json, "\n".join(drawn))
     tell_damage()
@@ -802,14 +801,14 @@ def figures(
 
 @app.command(cls=_Command)
 def compare(
-    paper: Annotated[str | None, typer.Argument(help="E.g. fedopt; default all.")] = None,
+    paper: Annotated[str | None, typer.Argument(help="E.g. fedopt. Default: all.")] = None,
     as_json: Json = False,
     as_csv: Csv = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Every printed number beside ours, from stored runs.
+    """Every number of the papers beside ours, from stored runs.
 
-    Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
+    The plan cells of this checkout's notebooks, whose code is run, name the runs.
     """
     from fedlib.reproduction.compare import cells
     from fedlib.reproduction.tables import find
@@ -822,7 +821,7 @@ def compare(
     if not runs and not Unreadable.places:
         raise Error(
             f"no runs are stored in {store.root}, and the published ones are not here: they come "
-            "with a checkout of fedlib; run this in one"
+            "with a checkout of fedlib, so run this in one"
         )
     if as_csv and not as_json:
         typer.echo(frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip())
@@ -834,7 +833,7 @@ def compare(
 
 
 def _beside_print(frame: pd.DataFrame) -> str:
-    """A comparison's tables, laid out as printed."""
+    """A comparison's tables, in the papers' layout."""
     from fedlib.figures import tables
 
     blocks = [tables.LEGEND]
@@ -848,7 +847,7 @@ def _beside_print(frame: pd.DataFrame) -> str:
 
 
 def _agreement(frame: pd.DataFrame) -> str:
-    """How many printed numbers there are, how many of them are compared, and what that says."""
+    """The number of papers' numbers, of compared ones, and of each outcome."""
     counts = frame["outcome"].value_counts()
     agree, differ, open_ = (counts.get(name, 0) for name in ("agrees", "differs", "cannot be told"))
     known = f"{len(frame)} printed numbers, {(frame['seeds'] > 0).sum()} with runs"
@@ -862,20 +861,20 @@ def _agreement(frame: pd.DataFrame) -> str:
 
 @app.command(cls=_Command)
 def claims(
-    ids: Annotated[Several, typer.Argument(help="E.g. fedopt-cifar10; default all.")] = None,
+    ids: Annotated[Several, typer.Argument(help="E.g. fedopt-cifar10. Default: all.")] = None,
     preset: Preset = "quick",
     stored: Annotated[bool, typer.Option("--stored", help="Train nothing.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="First seed; 0 is the notebooks'.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="First seed. The notebooks use 0.")] = 0,
     device: Device = "auto",
-    on_print: Annotated[bool, typer.Option("--printed", help="Judge print, not runs.")] = False,
+    on_print: Annotated[bool, typer.Option("--printed", help="Judge the papers' numbers.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """What the papers claim, with a verdict on each.
+    """The papers' claims, with a verdict on each.
 
-    A claim holds, does not hold, is not resolved, or was not run. The quick preset trains what is
-    missing. The others' runs are long, and a method's must all be stored already.
-    Which runs they are of say the plan cells of this checkout's notebooks, whose code is run.
+    A claim holds, does not hold, is not resolved, or was not run. The quick preset trains missing
+    runs. The runs of other presets are long, and all runs of a method must be stored already. The
+    plan cells of this checkout's notebooks, whose code is run, name the runs.
     """
     from fedlib.reproduction.claims import chosen, judge, printed
     from fedlib.tasks.presets import require_preset
@@ -899,9 +898,9 @@ def claims(
 
 @app.command(cls=_Command)
 def score(
-    method: Annotated[str, typer.Argument(help="MODULE:METHOD of yours, or a known name.")],
+    method: Annotated[str, typer.Argument(help="Your MODULE:METHOD, or a known name.")],
     tune: Annotated[
-        list[str] | None, typer.Option(help="client_lr, server_lr; default both.")
+        list[str] | None, typer.Option(help="client_lr, server_lr. Default: both.")
     ] = None,
     set_: Set = None,
     device: Device = "auto",
@@ -910,15 +909,15 @@ def score(
 ) -> None:
     """A method beside others on five small problems, all tuned by one rule, with paired seeds.
 
-    The others are trained the first time, and then read from the store. Yours tries every pair of
-    rates that any of them tries, for three seeds. The score is its mean lead over FedAvg in
-    percentage points. Without a version your class is trained anew each time.
+    The others are trained the first time, and then read from the store. Your method tries every
+    pair of rates that any of them tries, for three seeds. The score is its mean lead over FedAvg in
+    percentage points. A class without a version is trained again each time.
     """
     from fedlib.reproduction import score as scoring
 
     _look_here(method)
     _require_device(device)
-    logging.getLogger("fedlib.unstored").setLevel(logging.ERROR)  # said in the help
+    logging.getLogger("fedlib.unstored").setLevel(logging.ERROR)  # the help already says it
     how: dict[str, Any] = {"device": device, "progress": progress(as_json)}
     store, overrides = open_store(data_root), parse_pairs(set_, "--set")
     frame = scoring.score(method, store, overrides, tune or (), **how)
@@ -950,7 +949,7 @@ def doctor(
 ) -> None:
     """What fedlib finds here: versions, device, data, stored runs.
 
-    Reads every stored and published run. The exit status is 1 if one is damaged.
+    It reads every stored and published run. The exit status is 1 if one is damaged.
     """
     import platform
 

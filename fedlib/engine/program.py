@@ -200,8 +200,8 @@ class Program:
     def _go_plainly(self, reason: str) -> None:
         if ranks.number() == 0:
             _plainly.warning(
-                "%s; it goes on by the plain backend, one client after the other, which takes "
-                "longer",
+                "%s. The run continues on the plain backend, one client after the other, which "
+                "takes longer",
                 reason,
             )
         self.judge, self.strategy = None, replace(self.strategy, backend="plain")
@@ -373,7 +373,7 @@ class Program:
             if not self.warned:
                 log.warning(
                     "callback gives True and moves a tqdm bar, whose update gives True, too, so "
-                    "the run goes on; return None after the update, and numpy.True_ to stop"
+                    "the run continues. Return None after the update, and numpy.True_ to stop"
                 )
             self.warned = True
             return False

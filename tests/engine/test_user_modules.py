@@ -476,7 +476,7 @@ def test_what_rows_would_train_otherwise_is_trained_plainly(name, caplog):
     caplog.clear()
     overrides = {"client_lr": 0.1, "local_steps": 2}
     history = fedlib.run(whole, "fedavg", rounds=2, overrides=overrides)
-    assert len(caplog.records) == 1 and "goes on by the plain backend" in caplog.text
+    assert len(caplog.records) == 1 and "continues on the plain backend" in caplog.text
     theirs = fedavg(whole, initial, 2, 0.1, local_steps=2, dtype=torch.float32)
     theirs = {name: theirs[name] for name in history.params}
     torch.testing.assert_close(history.params, theirs, rtol=1e-4, atol=1e-6)
