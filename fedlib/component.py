@@ -2,7 +2,7 @@
 
 A float field may hold one number per configuration: the engine replaces it by a tensor ``[C, 1]``
 that broadcasts against parameter vectors ``[C, P]`` (server) and ``[M, C, P]`` (clients). All other
-fields are structure: configurations that differ in them run as separate batches.
+fields are structure: configurations that differ in them do not train together.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Component:
         return repr((blank(self.describe()), list(map(id, code))))
 
     def program(self) -> str:
-        """The part that two configurations must share to run in one batch: their structure."""
+        """The part that two configurations must share to train together: their structure."""
         return self.structure()
 
     @classmethod

@@ -484,7 +484,7 @@ def grid(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Train a grid of hyperparameters as one batch. Every run is stored."""
+    """Train a grid of hyperparameters together. Every run is stored."""
     from fedlib import engine
     from fedlib.results.store import Keywords
 

@@ -59,7 +59,7 @@ class Layout:
 class Batching(Layout):
     """The batches of M clients, sorted so that those who take most steps come first.
 
-    In step s the first ``active[s]`` clients take part. Finished clients leave the batch, so
+    In step s the first ``active[s]`` clients take part. Finished clients drop out, so
     unequal clients cost no padding. Only the last batch of a client may be short, which ``mask``
     marks.
 

@@ -95,7 +95,7 @@ class RunConfig:
         return json.dumps(parts, sort_keys=True, default=_plain)
 
     def program(self) -> tuple[Any, ...]:
-        """The settings that rows of one batch must share, besides task and method structure."""
+        """The settings that runs must share to train together, besides task and structure."""
         left_out = ("task", "algorithm", "method", "seeds")
         return tuple(str(getattr(self, f.name)) for f in fields(self) if f.name not in left_out)
 

@@ -1,4 +1,4 @@
-"""Losses and gradients of clients, for algorithms, as rows of one batch."""
+"""Losses and gradients of clients, for algorithms, as rows of one batched computation."""
 
 from __future__ import annotations
 

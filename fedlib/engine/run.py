@@ -1,4 +1,4 @@
-"""Running algorithms on tasks, in batches of the configurations that can train together."""
+"""Running algorithms on tasks, with configurations trained together if possible."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def programs(configured: Sequence[Configured], device: str | None = None) -> lis
 
 
 def _most(run: Configured, size: int, device: torch.device) -> int:
-    """The largest number of configurations of a model of ``size`` parameters in one batch."""
+    """The most configurations of a model of ``size`` parameters that train together."""
     most, config = chunk_numbers(device) // max(1, size), run.config
     free = free_bytes(device) if run.method.remembers else None
     if free is not None:  # clients' memories take their share of the device, or of the host
@@ -115,7 +115,7 @@ def run(
             ``sampling``, ``batches`` sets them separately. The partition's seed belongs to the
             task.
         device: ``"auto"`` (CUDA if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
-        backend: ``"vectorized"`` (clients and configurations as rows of one batch),
+        backend: ``"vectorized"`` (clients and configurations as rows of one batched computation),
             ``"parallel"`` (a part of the cohort per CPU core), ``"plain"`` (one client after the
             other, as in a PyTorch loop), or ``"auto"``: rows for small models and on a GPU,
             else one part per core, see :mod:`fedlib.engine.strategy`.
@@ -127,7 +127,7 @@ def run(
         overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and
             ``batch_size``, ``local_epochs``, ``local_steps``.
         progress: show a progress bar with rounds/s and the time left.
-        chunk_clients: most clients that train as one batch. The default depends on the model's
+        chunk_clients: most clients that train at once. The default depends on the model's
             size. It changes time and memory, not the result.
         checkpoint: a folder. The run saves its state there regularly, and when it is interrupted or
             terminated. The same call continues from it and gives the same numbers (bit for bit on a
@@ -205,7 +205,7 @@ def grid(
     callback: Callback | None = None,
     **axes: Any,
 ) -> pd.DataFrame:
-    """All combinations of some hyperparameters, as rows of one batch if possible.
+    """All combinations of some hyperparameters, trained together if possible.
 
     Args:
         axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
@@ -267,7 +267,7 @@ def execute(
     callback: Callback | None = None,
     deadline: Deadline | None = None,
 ) -> list[History]:
-    """Run configurations. Those that can train together are rows of one batch.
+    """Run configurations. Those that can train together do so.
 
     Args:
         configured: results of :func:`configure`.

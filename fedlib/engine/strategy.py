@@ -52,7 +52,7 @@ def keep_freed_memory() -> bool:
 VECTORS = 10
 
 
-# Parameter numbers (rows x P) that train as one batch. On a CPU more do not stay in its cache, and
+# Parameter numbers (rows x P) that train at once. On a CPU more do not stay in its cache, and
 # convolutions run faster one client at a time. On a GPU it bounds memory.
 CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**29}
 # On a CPU, a step below this size is too short for a second thread to pay. If another process is
@@ -68,7 +68,7 @@ class Strategy:
 
     Attributes:
         backend: its name.
-        chunk_clients: clients that train as one batch.
+        chunk_clients: clients that train at once.
         threads: torch's number of threads.
     """
 

@@ -1,4 +1,4 @@
-"""How clients train: as rows of one batch, or a part of the cohort per CPU core."""
+"""How clients train: as rows of one batched computation, or a part of the cohort per CPU core."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Work:
 
 
 class Vectorized:
-    """Clients and configurations as rows of one batch. Client states are ``[M, C, .]``."""
+    """Clients and configurations as rows of one computation. Client states are ``[M, C, .]``."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model

@@ -75,7 +75,7 @@ class ServerOptimizer(Component):
 class Together(ServerOptimizer):
     """Several optimizers, each for its own configurations, rows of ``[C, P]``.
 
-    With it, configurations with different servers train as one batch if their clients do the same
+    With it, configurations with different servers train together if their clients do the same
     work. A state field that only some optimizers have is kept for all rows.
 
     Attributes:

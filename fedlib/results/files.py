@@ -12,9 +12,9 @@ and the file's metadata, with ``format`` (:data:`FORMAT`), ``runs`` (by LZMA: a 
 ``digest``, ``config`` and ``meta`` of each run) and ``sha256``, the hash of the whole file with
 :data:`UNSEALED` in its place, so that no changed bit is ever read as a number.
 
-A store has a file for each batch of runs, ``<task>/<algorithm>-<digest>.parquet``. The final
-parameters of a run are beside it in ``<task>/<algorithm>-<digest>.safetensors``, and may be deleted
-to save space. Published files are the same, with many runs in one. See
+A store has one file for runs that trained together: ``<task>/<algorithm>-<digest>.parquet``. The
+final parameters of a run are beside it in ``<task>/<algorithm>-<digest>.safetensors``, and may be
+deleted to save space. Published files are the same, with many runs in one. See
 :mod:`fedlib.results.published`.
 """
 
@@ -363,10 +363,10 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
 def write_runs(
     root: Path, made: Sequence[tuple[Task, History]], keep_params: bool
 ) -> list[History]:
-    """Store the runs of a batch under ``root``. Returns them as they will be read.
+    """Store runs that trained together under ``root``. Returns them as they will be read.
 
     They go into one file, so all are stored or none, even if the process is killed. If only some
-    were stored, the others would train in another batch, whose sums may round differently. Their
+    were stored, the others would train in another group, whose sums may round differently. Their
     parameters are written before it. Another process may have stored the same runs meanwhile. Both
     results are equal.
     """
