@@ -148,12 +148,6 @@ class Mixing(fedlib.FedOpt):
         return server | {"x": server["x"] / server["x"].norm()}
 
 
-class DecidingOnce(fedlib.FedOpt):
-    def server_update(self, server, mean):
-        long = mean["delta"].norm() > 1e3
-        return server | {"x": server["x"] + (0.5 if long else 1.0) * mean["delta"]}
-
-
 def returns(value, deed):
     """A method of which a function gives a value."""
     return type("Made", (fedlib.FedOpt,), {deed: lambda self, *given: value})
@@ -163,12 +157,6 @@ class Normed(fedlib.FedOpt):
     def client_final(self, server, state):
         sent = super().client_final(server, state)
         return {name: values / values.norm() for name, values in sent.items()}
-
-
-class Clipping(fedlib.FedOpt):
-    def client_step(self, state, batch, value_and_grad):
-        loss, gradient = value_and_grad(state["x"], batch)
-        return {**state, "x": state["x"] - 0.1 * gradient / gradient.norm(), "loss": loss}
 
 
 class ClippingLater(fedlib.FedOpt):
@@ -190,12 +178,6 @@ class Deciding(fedlib.FedOpt):
         loss, gradient = value_and_grad(state["x"], batch)
         rate = 0.1 if gradient.norm() > self.longest else 0.3
         return {**state, "x": state["x"] - rate * gradient, "loss": loss}
-
-
-class Branching(fedlib.FedOpt):
-    def client_step(self, state, batch, value_and_grad):
-        new = super().client_step(state, batch, value_and_grad)
-        return new if new["loss"] > 0 else state
 
 
 class MeanLoss(fedlib.FedOpt):
@@ -333,9 +315,9 @@ def test_what_is_no_function_of_its_arguments_is_refused(method, message):
 
 
 # Of clients and servers that would count in each other's numbers if they trained together.
-FOR_ONE = [IfFinal, Normed, Clipping, ClippingLater, Branching, MeanLoss, Shares, Measuring]
+FOR_ONE = [IfFinal, Normed, ClippingLater, MeanLoss, Shares, Measuring]
 FOR_ONE += [Enrolling, Remembering, Deciding, Deciding(longest=1e-2)]
-SERVERS = [IfServer, Mixing, DecidingOnce]
+SERVERS = [IfServer, Mixing]
 
 
 @pytest.mark.parametrize("method", [*FOR_ONE, *SERVERS])

@@ -2,8 +2,6 @@
 
 import copy
 import logging
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError, dataclass, replace
 
 import numpy as np
@@ -189,26 +187,13 @@ def test_a_change_of_large_data_through_numpy_is_seen(part, monkeypatch):
     assert not known.described
 
 
-OWN = """
-import numpy, sys, torch, fedlib
-x = torch.full((4, 2), float(sys.argv[1]))
-data = fedlib.ClientData(x, torch.tensor([0, 1, 0, 1]), numpy.split(numpy.arange(4), 2))
-task = fedlib.Task("mine", lambda: torch.nn.Linear(2, 2), data, data)
-print(fedlib.engine.configure(task, "fedavg").config.digest)
-"""
-
-
 def test_no_two_tasks_made_by_hand_have_one_digest_nor_one_before_and_after_a_change():
     def digest(one):
         return configure(one, "fedavg").config.digest
 
-    run = [sys.executable, "-c", OWN]
-    processes = [subprocess.run([*run, number], capture_output=True) for number in "12"]
-    digests = [process.stdout.decode().strip() for process in processes]
-    assert len(digests[0]) == 16
     one = task()
-    digests += [digest(one), digest(task()), digest(replace(one)), digest(replace(one, rounds=1))]
-    assert digest(one) == digests[2]
+    digests = [digest(one), digest(task()), digest(replace(one)), digest(replace(one, rounds=1))]
+    assert digest(one) == digests[0]
     one.train.y.zero_()
     digests += [digest(one), digest(replace(one, loss=doubled))]
     assert len(set(digests)) == len(digests)
