@@ -583,8 +583,8 @@ def sweep(
     deadline = None if minutes is None else Deadline(60 * minutes)
     number, of = _shard(shard)
     require_known("executor", executor, ("local", "slurm"))
-    if shard and (jobs or executor == "slurm"):
-        raise Error("--shard is for one process: leave it out, or --jobs and --executor slurm")
+    if shard and executor == "slurm":
+        raise Error("--shard is for one process: leave it out, or --executor slurm")
     require_backend(backend)
     here = executor == "local" and not dry_run
     seen = _gpus(device) if here else 0  # refuses an unavailable device
@@ -601,14 +601,11 @@ def sweep(
         facts = {"shard": f"{number}/{of}", "failed": [], **tasks.pop("all"), "tasks": tasks}
         return show(facts, as_json, forecast.words(frame, preset).to_string())
     groups = survey(requests, preset, data_root)
-    shards = min(jobs or gpus or 1, len(groups))
+    shards = 1 if shard else min(jobs or gpus or 1, len(groups))
     asked_for = "cuda" if (executor, device) == ("slurm", "auto") else device
-    words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}"]
-    words += [f"--device={asked_for}"]
-    words += [] if minutes is None else [f"--minutes={minutes}"]
-    words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
-    words += [f"--parameter={pair}" for pair in parameter or ()]
-    words += [f"--part={name}" for name in part or ()]
+    # A shard is this command again: of an option that is given twice the last counts.
+    words = [*sys.argv[1:], "--executor=local", f"--device={asked_for}"]
+    words += [f"--data-root={store.root.parent.resolve()}"]
     if executor == "slurm":
         text = sweep.script(words, shards, store.root)
         there = store.paths()
