@@ -395,7 +395,7 @@ class Session:
         Each task is loaded once, and its missing runs are trained together.
         """
         requests = self.requests(*parts)
-        execution = self._settings({})
+        execution = self._keywords({})
         execution.pop("seed")  # each request has its own
         return answer(self.store, requests, self.preset, self.task, **execution)
 
@@ -411,19 +411,19 @@ class Session:
         self, task: Task, algorithm: str | Algorithm | type[Algorithm], **settings: Any
     ) -> History:
         """One run, from the store or trained. See :meth:`fedlib.results.Store.run`."""
-        return self.store.run(task, algorithm, **self._settings(settings))
+        return self.store.run(task, algorithm, **self._keywords(settings))
 
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
     ) -> list[History]:
         """Several runs, from the store or trained. See :meth:`fedlib.results.Store.runs`."""
-        return self.store.runs(task, requests, **self._settings(common))
+        return self.store.runs(task, requests, **self._keywords(common))
 
     def grid(
         self, task: Task, algorithm: str | Algorithm | type[Algorithm], **settings: Any
     ) -> pd.DataFrame:
         """A grid, from the store or trained. See :meth:`fedlib.results.Store.grid`."""
-        return self.store.grid(task, algorithm, **self._settings(settings))
+        return self.store.grid(task, algorithm, **self._keywords(settings))
 
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
         """Draw and save a figure of the catalogue. As a cell's last line it is shown.
@@ -512,6 +512,6 @@ class Session:
         root = paths.preset_figures(self.preset)
         return figures.save(figure, id, data, caption=caption, histories=histories, root=root)
 
-    def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _keywords(self, given: Mapping[str, Any]) -> dict[str, Any]:
         progress = os.environ.get("FEDLIB_PROGRESS", "1") != "0"
         return {"seed": self.seed, "device": self.device, "progress": progress, **given}

@@ -78,7 +78,7 @@ def layers(model: nn.Module, example: Tensor) -> pd.DataFrame:
             sum(p.numel() for p in new if p.requires_grad == kind) for kind in (True, False)
         )
         name = type(layer).__name__
-        rows.append(_row(KINDS.get(name, name), output, trained, frozen, _settings(layer)))
+        rows.append(_row(KINDS.get(name, name), output, trained, frozen, _details(layer)))
 
     handles = []
     for module in model.modules():
@@ -107,7 +107,7 @@ def _row(
     return {**row, "activation": "", "settings": settings}
 
 
-def _settings(layer: nn.Module) -> str:
+def _details(layer: nn.Module) -> str:
     parts = []
     if hasattr(layer, "kernel_size"):
         size: Any = layer.kernel_size

@@ -425,7 +425,7 @@ def _runs(label: str, given: History | Sequence[History]) -> list[History]:
 
 def _line(run: History) -> tuple[str, str, str]:
     """Task, algorithm and setting: the same for the seeds of a run."""
-    return run.config.task["name"], run.config.algorithm, str(_settings(run))
+    return run.config.task["name"], run.config.algorithm, str(_setting(run))
 
 
 def _once(runs: Sequence[History]) -> list[History]:
@@ -439,19 +439,17 @@ def _told_apart(
     groups: dict[tuple[str, str, str], list[History]] = {}
     for run in histories:
         groups.setdefault(_line(run), []).append(run)
+    settings = {key: _setting(runs[0]) for key, runs in groups.items()}
     tasks = {task for task, _, _ in groups}
     lines: dict[str, list[History]] = {}
     known: dict[str, style.Look] = {}
-    for (task, algorithm, _), runs in groups.items():
+    for (task, algorithm, own), runs in groups.items():
         _require_one_problem(runs)
-        alike = [
-            _settings(other[0]) for key, other in groups.items() if key[:2] == (task, algorithm)
-        ]
-        settings = _settings(runs[0])
+        alike = [values for key, values in settings.items() if key[:2] == (task, algorithm)]
         words = [
-            f"{key}={_short(value)}"
-            for key, value in settings.items()
-            if any(other.get(key) != value for other in alike)
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in settings[task, algorithm, own].items()
+            if any(other.get(name) != value for other in alike)
         ]
         place = f" on {task}" if len(tasks) > 1 else ""
         label = ", ".join([style.look(algorithm).label + place, *words])
@@ -475,7 +473,7 @@ def _require_one_problem(runs: Sequence[History]) -> None:
             )
 
 
-def _settings(run: History) -> dict[str, Any]:
+def _setting(run: History) -> dict[str, Any]:
     """The settings that a run's numbers depend on, without task name and seeds, by short names."""
     config = run.config
     values: dict[str, Any] = {"preset": config.task["preset"], **config.task["options"]}
@@ -487,7 +485,3 @@ def _settings(run: History) -> dict[str, Any]:
         if path != "type":
             values["_".join(parts) if short in values else short] = value
     return values | {name: getattr(config, name) for name in SETTINGS}
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

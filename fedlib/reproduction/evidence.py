@@ -30,7 +30,7 @@ from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.tables import find
 from fedlib.results import reading
 from fedlib.results.reading import Key
-from fedlib.results.selection import late, merit, settings, training_score, winners
+from fedlib.results.selection import by_setting, late, merit, training_score, winners
 
 Measure = Callable[[pd.DataFrame], Iterable["Statement"]]
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
@@ -269,7 +269,7 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
     """
     keys = list(rates or ("client_lr", "server_lr"))
     rows = []
-    for group in settings(histories):
+    for group in by_setting(histories):
         known = reading.hyperparameters(group[0])
         rows.append((group[0].config.algorithm, *(known[key] for key in keys), *merit(group)))
     frame = pd.DataFrame(rows, columns=["algorithm", *keys, "score", "ended"])

@@ -22,7 +22,7 @@ from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
 from fedlib.results.files import Stored
 from fedlib.results.reading import group, hyperparameters, read
-from fedlib.results.selection import held_out_score, merit, settings, training_score
+from fedlib.results.selection import by_setting, held_out_score, merit, training_score
 
 # Options whose value describes a file under the data root, or its replacement.
 FOUND = ("glove", "pretrained")
@@ -105,7 +105,7 @@ class Index:
                     alike[method] = same_method(cell, run)
                 if alike[method]:
                     members.append(run)
-        groups = settings(members)
+        groups = by_setting(members)
         ranks = [_rank(cell, group[0].config) for group in groups]
         near = [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
         return self._nearest.setdefault(key, near)

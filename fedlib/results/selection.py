@@ -102,7 +102,7 @@ def winners(
     for run in histories:
         distinct.setdefault(run.config.digest, run)
     best = {
-        name: min(settings(runs), key=lambda seeds: merit(seeds, score))
+        name: min(by_setting(runs), key=lambda seeds: merit(seeds, score))
         for name, runs in group(distinct.values(), *(keys or ("algorithm",))).items()
     }
     return {
@@ -123,7 +123,7 @@ def merit(
     return sum(map(score, seeds)) / len(seeds), -survived
 
 
-def settings(runs: Iterable[Run]) -> list[list[Run]]:
+def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
     """The runs in groups that differ only in their seeds, and in data that are made or split anew
     for each seed. If a seed has several data, each has its own group.
     """

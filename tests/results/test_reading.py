@@ -115,8 +115,8 @@ def test_the_setting_with_the_least_mean_training_loss_over_its_seeds_wins(task)
     assert selection.winners([]) == {}
     # A task of one's own has other data for each seed; two data of one seed are two problems.
     own = [made(dataclasses.replace(task, seed=seed), seed=seed) for seed in (0, 1, 0)]
-    assert selection.settings(own[:2]) == [own[:2]]
-    assert selection.settings(own) == [[run] for run in own]
+    assert selection.by_setting(own[:2]) == [own[:2]]
+    assert selection.by_setting(own) == [[run] for run in own]
 
 
 def test_settings_are_chosen_on_one_half_of_the_clients_and_reported_on_the_other(task):

@@ -32,7 +32,7 @@ from fedlib.reproduction.entry import Drawing, Entry, of_task, printed_entry
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.tables import ABLATION, IMAGES
 from fedlib.results.reading import client_label, group, hyperparameters, option
-from fedlib.results.selection import late, settings
+from fedlib.results.selection import by_setting, late
 from fedlib.tasks.auto_tuned import SMALLER
 
 # The paper's names of tasks, without the network if there is only one.
@@ -312,7 +312,7 @@ def _ends(
     mean over a window of last rounds.
     """
     rows = []
-    for runs in settings(histories):
+    for runs in by_setting(histories):
         config, metric = runs[0].config, METRICS["avg"]
         finals = [run.final(window=window(run)) if window else metric(run)[0] for run in runs]
         values = metric.factor * pd.Series(finals, dtype=float)

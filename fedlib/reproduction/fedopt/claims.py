@@ -32,7 +32,7 @@ from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TAU
 from fedlib.reproduction.tables import FEDOPT
 from fedlib.results.reading import hyperparameters
-from fedlib.results.selection import settings
+from fedlib.results.selection import by_setting
 
 PLAIN = ("fedavg", "fedavgm")
 PAIR = ("fedadam", "fedyogi")
@@ -75,7 +75,7 @@ def _tuned_scaffold(histories: Sequence[History]) -> pd.DataFrame:
     Raises:
         Untuned: there is only one setting.
     """
-    if len(settings(run for run in histories if run.config.algorithm == "scaffold")) == 1:
+    if len(by_setting(run for run in histories if run.config.algorithm == "scaffold")) == 1:
         raise Untuned("SCAFFOLD's rates")
     return numbers(histories)
 
