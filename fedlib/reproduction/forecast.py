@@ -12,10 +12,11 @@ import json
 import math
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedlib import datasets, engine, tasks
@@ -45,25 +46,8 @@ BYTES = 4
 SERVER = 4
 
 
-@dataclass(frozen=True)
-class Scale:
-    """The sizes of a run as far as known without its data, otherwise None.
-
-    Attributes:
-        clients, cohort: numbers of all clients, and of those in a round.
-        examples, test: examples of a client, and of an evaluation.
-        parameters, work: the model's parameters, and million multiply-adds of an example's forward
-            pass.
-        like: the nearest measured workload.
-    """
-
-    clients: float | None = None
-    cohort: float | None = None
-    examples: float | None = None
-    test: float | None = None
-    parameters: float | None = None
-    work: float | None = None
-    like: str = ""
+# Of a run, see :func:`scale`.
+SIZES = ("clients", "cohort", "examples", "test", "parameters", "work")
 
 
 def survey(requests: Sequence[Request], preset: str) -> list[RunGroup]:
@@ -81,9 +65,11 @@ def survey(requests: Sequence[Request], preset: str) -> list[RunGroup]:
     for request in requests:
         run = declared(request, preset, stands_for)
         by_task.setdefault(id(run.task), []).append((request, run))
-    sizes = [int(scale(runs[0][0], preset).parameters or 1) for runs in by_task.values()]
-    pairs = zip(by_task.values(), sizes, strict=True)
-    return [group for runs, size in pairs for group in grouped(runs, size)]
+    groups = []
+    for runs in by_task.values():
+        parameters = scale(runs[0][0], preset).parameters
+        groups += grouped(runs, int(np.nan_to_num(parameters, nan=1)))
+    return groups
 
 
 def declared(
@@ -103,7 +89,7 @@ def declared(
         algorithm=request.algorithm,
         method=method.describe(),
         rounds=settings["rounds"],
-        clients_per_round=1 if method.pooled else int(scale(request, preset).cohort or 0),
+        clients_per_round=1 if method.pooled else int(np.nan_to_num(scale(request, preset).cohort)),
         batch_size=training["batch_size"],
         local_epochs=training["local_epochs"] or 1,
         local_steps=training["local_steps"],
@@ -130,26 +116,35 @@ def _values(request: Request, preset: str) -> tuple[dict[str, Any], dict[str, An
     return tasks.preset_values(request.task, options["preset"], given), options
 
 
-def scale(request: Request, preset: str) -> Scale:
-    """The sizes of a request's run that are known without data, only at the preset paper."""
+def scale(request: Request, preset: str) -> SimpleNamespace:
+    """The sizes of a request's run that are known without data, only at the preset paper.
+
+    Returns:
+        clients, cohort: numbers of all clients, and of those in a round; examples, test: examples
+        of a client, and of an evaluation; parameters, work: the model's parameters, and million
+        multiply-adds of an example's forward pass; like: the nearest measured workload. NaN if
+        unknown, for like "".
+    """
     values, options = _values(request, preset)
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"like": ""}
     if tasks.scale(request.task, options["preset"]) == options["preset"] == "paper":
-        known = dict(COSTS["tasks"].get(request.task, {}))
-    everything = known.pop("all", None)
+        known |= COSTS["tasks"].get(request.task, {})
+    everything = known.pop("all", math.nan)
     if values.get("validation") == 0:
         known["test"] = everything
     if isinstance(values.get("clients"), int):
         known["clients"] = values["clients"]
-    if known.get("examples") and "sizes" in values:  # "20-100" is drawn uniformly
+    if "examples" in known and "sizes" in values:  # "20-100" is drawn uniformly
         ends = [int(end) for end in str(values["sizes"]).split("-")]
         usual = tasks.preset_values(request.task, "paper")["sizes"]
         known["examples"] *= sum(ends) / len(ends) / usual
     if "work" in known and values.get("width", 1.0) != 1.0:
         for key in ("parameters", "work"):
             known[key] *= values["width"] ** 2
-    cohort = request.clients_per_round or values.get("clients_per_round") or known.get("clients")
-    return Scale(cohort=cohort, **known)
+    if cohort := request.clients_per_round or values.get("clients_per_round"):
+        known["cohort"] = cohort
+    known.setdefault("cohort", known.get("clients", math.nan))
+    return SimpleNamespace(**{**dict.fromkeys(SIZES, math.nan), **known})
 
 
 def evaluations(config: RunConfig) -> int:
@@ -184,17 +179,15 @@ def needs(group: RunGroup, there: set[str], preset: str) -> dict[str, float]:
     config, looks = run.config, evaluations(run.config)
     found: dict[str, float] = {"rounds": count * config.rounds, "evaluations": count * looks}
     found |= dict.fromkeys(("gigabytes", *DEVICES), math.nan if count else 0.0)
-    if not count or size.parameters is None or size.cohort is None:
+    if not count or not size.like:
         return found
     numbers = CHUNK_NUMBERS["cuda"] // size.parameters
     together = max(1, min(count, numbers))
     rows = min(together * size.cohort, max(together, numbers))
     vectors = VECTORS * rows + SERVER * together
-    if run.method.remembers and size.clients is not None:
+    if run.method.remembers and not math.isnan(size.clients):
         vectors += together * remembered(int(size.clients), int(size.cohort), config.rounds, 1)
     found["gigabytes"] = vectors * size.parameters * BYTES / 1e9
-    if size.examples is None or size.test is None or size.work is None:
-        return found
     workload, trained = COSTS["workloads"][size.like], _trained(config, size, run.method.pooled)
     for device in DEVICES:
         # For one example and all configurations. No run is faster than the fastest measured one.
@@ -205,14 +198,13 @@ def needs(group: RunGroup, there: set[str], preset: str) -> dict[str, float]:
     return found
 
 
-def _trained(config: RunConfig, size: Scale, pooled: bool) -> float:
+def _trained(config: RunConfig, size: Any, pooled: bool) -> float:
     """The number of examples that all clients of a round train on, with repetitions."""
-    assert size.cohort is not None and size.examples is not None
     epochs, steps = config.local_epochs, config.local_steps
     if isinstance(steps, int) and config.batch_size:
-        return size.cohort * steps * config.batch_size
+        return float(size.cohort * steps * config.batch_size)
     mean = epochs if isinstance(epochs, int) else sum(epochs) / len(epochs)
-    return ((size.clients or 0) if pooled else size.cohort) * size.examples * mean
+    return float((size.clients if pooled else size.cohort) * size.examples * mean)
 
 
 def table(
