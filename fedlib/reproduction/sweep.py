@@ -172,7 +172,7 @@ trap 'kill "$!"; wait "$!"; scontrol requeue "$SLURM_JOB_ID"; exit' USR1
 
 def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int, store: Store,
           quiet: bool) -> tuple[list[str], str]:  # fmt: skip
-    """Compute every shard in its own process, with a line of progress each on a terminal.
+    """Compute every shard in its own process, with one bar of all programs on a terminal.
 
     Args:
         words: the sweep's command line after ``fedlib``, without a shard.
@@ -182,30 +182,27 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
         The shards that failed, one line each (except for killed ones they have reported why), and
         the number of shards without time left.
     """
-    count, processes, bars = len(shards), [], []
+    count, whole, processes = len(shards), sum(map(len, shards)), []
     own = {GPU_SHARE: str(min(1.0, gpus / count))}
     if not gpus:
         own = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
+    bar = tqdm(total=whole, unit="program", disable=quiet or None, dynamic_ncols=True)
     try:
-        for place, groups in enumerate(shards):
+        for place in range(count):
             command = [sys.executable, "-m", "fedlib", *words, f"--shard={place + 1}/{count}"]
             command += [f"--device=cuda:{place % gpus}"] if gpus else []
             environment = {**os.environ, **own}
             processes.append(
                 subprocess.Popen([*command, "--json"], stdout=subprocess.DEVNULL, env=environment)
             )
-            named = {"desc": f"shard {place + 1}/{count}", "position": place, "unit": "program"}
-            bars.append(tqdm(total=len(groups), disable=quiet or None, dynamic_ncols=True, **named))
         while any(process.poll() is None for process in processes):
             time.sleep(0.5)
             due = a_minute_is_over()
             there = store.paths() if due or not quiet else {}
-            done = [sum(not group.missing(there) for group in groups) for groups in shards]
-            for bar, programs in zip(bars, done, strict=True):
-                bar.update(programs - bar.n)
+            done = sum(not group.missing(there) for groups in shards for group in groups)
+            bar.update(done - bar.n)
             if due:
-                whole = sum(map(len, shards))
-                log.info("%d of %d programs are stored", sum(done), whole)
+                log.info("%d of %d programs are stored", done, whole)
     finally:
         while any(process.poll() is None for process in processes):
             for process in processes:
@@ -213,8 +210,7 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
             with suppress(subprocess.TimeoutExpired):
                 processes[-1].wait(10)
         statuses = [process.wait() for process in processes]
-        for bar in bars:
-            bar.close()
+        bar.close()
     ended = [(place, status) for place, status in enumerate(statuses, 1) if status]
     lines = [f"shard {n}/{count}, exit status {status}" for n, status in ended if status != PAUSED]
     paused = statuses.count(PAUSED)
