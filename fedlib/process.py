@@ -62,7 +62,10 @@ def _fixed() -> Iterator[None]:
     """The other settings, and the random states, for the outermost :func:`alone`."""
     global _held
     with ExitStack() as stack:
-        stack.callback(_set_random_states, random_states())
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        stack.enter_context(torch.random.fork_rng(devices))
+        stack.callback(np.random.set_state, np.random.get_state())
+        stack.callback(random.setstate, random.getstate())
         stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float32)
         stack.enter_context(torch.inference_mode(False))
@@ -99,15 +102,6 @@ def drawn_since(states: list[Any]) -> list[str]:
         "Python": python == now[3],
     }
     return [whose for whose, is_same in same.items() if not is_same]
-
-
-def _set_random_states(states: list[Any]) -> None:
-    cpu, cuda, numpy, python = states
-    torch.set_rng_state(cpu)
-    if cuda:
-        torch.cuda.set_rng_state_all(cuda)
-    np.random.set_state(numpy)
-    random.setstate(python)
 
 
 def seed(number: int) -> None:
