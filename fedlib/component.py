@@ -19,6 +19,11 @@ import torch
 
 from fedlib.arguments import FLOAT_BITS, check_fields
 
+# Tensors in signatures, by their shapes. Leading axes are clients' and configurations'.
+PerParameter = Annotated[torch.Tensor, "[..., P]"]
+PerExample = Annotated[torch.Tensor, "[..., B]"]
+PerFeature = Annotated[torch.Tensor, "[..., B, F]"]
+Scalar = Annotated[torch.Tensor, "[..., 1]"]
 # Tensors by name, of a client, an optimizer or the server. Some are in nested dicts.
 State = dict[str, Any]
 # Ranges of floating-point fields. :data:`fedlib.arguments.WORDS` has their names in errors.

@@ -30,22 +30,21 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
 
 from fedlib import randomness
-from fedlib.component import Component, State
+from fedlib.component import Component, PerExample, PerFeature, PerParameter, Scalar, State
 from fedlib.errors import undefined
 
 # Added to each example's loss, from the model's features [..., B, F] to [..., B].
-Extra = Callable[[Tensor], Tensor]
+Extra = Callable[[PerFeature], PerExample]
 
 
 class ValueAndGrad(Protocol):
     """The loss ``[..., 1]`` and gradient ``[..., P]`` of a client at ``x [..., P]`` on a batch."""
 
     def __call__(
-        self, x: Tensor, batch: Any, *, draw: int = 0, extra: Extra | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: PerParameter, batch: Any, *, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Scalar, PerParameter]:
         """Evaluate at ``x``.
 
         Args:
@@ -55,8 +54,8 @@ class ValueAndGrad(Protocol):
         """
 
     def descend(
-        self, x: Tensor, batch: Any, lr: Tensor, *, out: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: PerParameter, batch: Any, lr: Scalar, *, out: PerParameter | None = None
+    ) -> tuple[Scalar, PerParameter]:
         """The loss at ``x``, and ``x - lr * gradient``: a step of SGD in one pass over memory.
 
         Args:
@@ -64,10 +63,10 @@ class ValueAndGrad(Protocol):
             out: the tensor to write to, for instance ``x`` itself. Default: a new tensor.
         """
 
-    def features(self, x: Tensor, batch: Any) -> Tensor:
+    def features(self, x: PerParameter, batch: Any) -> PerFeature:
         """The model's features ``[..., B, F]`` at ``x``, without dropout and without a graph."""
 
-    def reduce(self, values: Tensor, batch: Any) -> Tensor:
+    def reduce(self, values: PerExample, batch: Any) -> Scalar:
         """Reduce per-example values ``[..., B]`` as the loss reduces them, to ``[..., 1]``."""
 
 
@@ -78,9 +77,9 @@ class FullBatch(Protocol):
     batch, it is in units of one batch (the mean over examples times the batch size).
     """
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x: PerParameter) -> tuple[Scalar, PerParameter]: ...
 
-    def loss(self, x: Tensor) -> Tensor:
+    def loss(self, x: PerParameter) -> Scalar:
         """The loss alone, at a third of the cost."""
 
 
@@ -101,19 +100,19 @@ class Client:
         key: the key of this run and round. :attr:`keys` are the client's.
     """
 
-    examples: Tensor
-    steps: Tensor
+    examples: Scalar
+    steps: Scalar
     round: int
     rounds: int
     cohort: int = 1
     population: int = 1
     memory: State = field(default_factory=dict)
     measured: State = field(default_factory=dict)
-    number: Tensor = field(default_factory=lambda: torch.zeros(1, 1, 1, dtype=torch.int64))
+    number: Scalar = field(default_factory=lambda: torch.zeros(1, 1, 1, dtype=torch.int64))
     key: int = 0
 
     @property
-    def keys(self) -> Tensor:
+    def keys(self) -> Scalar:
         """Keys, int64 scalars, for draws of this client in this round.
 
         Store them in the client's state to use them in ``client_final``, for instance
@@ -184,7 +183,7 @@ class Algorithm(Component):
         """Whether one client holds all examples, so that nothing is federated."""
         return False
 
-    def server_init(self, params: Tensor) -> State:
+    def server_init(self, params: PerParameter) -> State:
         """The server's state before round 0. ``"x"`` holds the parameters ``[..., P]``."""
         return {"x": params}
 
@@ -227,13 +226,13 @@ class Algorithm(Component):
         """
         raise undefined(self, "server_update")
 
-    def client_model(self, server: State, memory: State) -> Tensor:
+    def client_model(self, server: State, memory: State) -> PerParameter:
         """The parameters ``[.., P]`` that a client itself uses, from its memory.
 
         If a method defines it, histories have the clients' metrics on their own test data as the
         split ``personal``. A client that never took part uses the server's parameters.
         """
-        x: Tensor = server["x"]
+        x: PerParameter = server["x"]
         return x
 
     def communication(self, size: int) -> tuple[int, int]:

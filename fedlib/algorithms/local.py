@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.objectives import Objective
-from fedlib.component import NonNegative
+from fedlib.component import NonNegative, PerParameter, Scalar
 from fedlib.errors import Error
 from fedlib.optimizers import client as clients
 from fedlib.optimizers.schedules import Schedule, factor, require_schedule
@@ -79,7 +78,7 @@ class LocalTraining(Algorithm):
         objective = self.objective.on(state, batch, value_and_grad)
         losses = []
 
-        def oracle(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
+        def oracle(x: PerParameter, draw: int = 0) -> tuple[Scalar, PerParameter]:
             loss, value, grad = objective(x, draw)
             losses.append(loss)
             return value, grad

@@ -7,10 +7,17 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from fedlib.algorithms.base import State, ValueAndGrad
-from fedlib.component import Component, NonNegative, Positive
+from fedlib.component import (
+    Component,
+    NonNegative,
+    PerExample,
+    PerFeature,
+    PerParameter,
+    Positive,
+    Scalar,
+)
 
 
 class At(Protocol):
@@ -19,7 +26,7 @@ class At(Protocol):
     Calls with the same ``draw`` share their dropout masks.
     """
 
-    def __call__(self, x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]: ...
+    def __call__(self, x: PerParameter, draw: int = 0) -> tuple[Scalar, Scalar, PerParameter]: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Objective(Component):
             batch, value_and_grad: arguments of the local step.
         """
 
-        def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        def at(x: PerParameter, draw: int = 0) -> tuple[Scalar, Scalar, PerParameter]:
             loss, grad = value_and_grad(x, batch, draw=draw)
             return loss, loss, grad
 
@@ -81,7 +88,7 @@ class Proximal(Objective):
     mu: NonNegative = 0.01
 
     def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
-        def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        def at(x: PerParameter, draw: int = 0) -> tuple[Scalar, Scalar, PerParameter]:
             loss, grad = value_and_grad(x, batch, draw=draw)
             drift = x - state["anchor"]
             value = loss + self.mu / 2 * torch.linalg.vector_norm(drift, dim=-1, keepdim=True) ** 2
@@ -124,10 +131,10 @@ class Moon(Objective):
         previous = value_and_grad.features(memory["previous"], batch)
         weight = self.mu * memory["seen"]
 
-        def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        def at(x: PerParameter, draw: int = 0) -> tuple[Scalar, Scalar, PerParameter]:
             kept = []
 
-            def contrast(z: Tensor) -> Tensor:
+            def contrast(z: PerFeature) -> PerExample:
                 toward = F.cosine_similarity(z, anchor, dim=-1)
                 away = F.cosine_similarity(z, previous, dim=-1)
                 term = weight * F.softplus((away - toward) / self.temperature)

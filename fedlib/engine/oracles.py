@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedlib import randomness
 from fedlib.algorithms.base import Extra
+from fedlib.component import PerExample, PerFeature, PerParameter, Scalar
 from fedlib.engine.rows import FlatModel
 from fedlib.losses import cross_entropy
 from fedlib.models.layers import real_examples
@@ -48,15 +49,15 @@ class RowsOracle:
         self.closed_form = getattr(model.model, CLOSED_FORM) if known else None
 
     def __call__(
-        self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: PerParameter, batch: Batch, *, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Scalar, PerParameter]:
         """Losses ``[n, C, 1]`` and gradients ``[n, C, P]``."""
         loss, _, grads = self._grads(x, batch, draw, extra)
         return loss, self.model.flatten(grads, x.shape[:2])
 
     def descend(
-        self, x: Tensor, batch: Batch, lr: Tensor, *, out: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: PerParameter, batch: Batch, lr: Scalar, *, out: PerParameter | None = None
+    ) -> tuple[Scalar, PerParameter]:
         """Losses ``[n, C, 1]`` and ``x - lr * gradient [n, C, P]``."""
         loss, leaves, grads = self._grads(x, batch)
         single = x.shape[:2] == (1, 1) and x.is_contiguous() and x.device.type == "cpu"
@@ -66,8 +67,8 @@ class RowsOracle:
         return loss, self.model.descend(x, grads, lr, out)
 
     def _grads(
-        self, x: Tensor, batch: Batch, draw: int = 0, extra: Extra | None = None
-    ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor | None]]:
+        self, x: PerParameter, batch: Batch, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Scalar, Sequence[Tensor], Sequence[Tensor | None]]:
         """Losses ``[n, C, 1]``, the parameters as the model used them, and their gradients.
 
         Their shapes are ``[n * C, ...]``. A single row may lack this axis.
@@ -97,7 +98,7 @@ class RowsOracle:
         loss = (losses.detach() * weights).sum(-1).view(clients, configurations, 1)
         return loss, leaves, grads
 
-    def loss(self, x: Tensor, batch: Batch) -> Tensor:
+    def loss(self, x: PerParameter, batch: Batch) -> Scalar:
         """Losses ``[n, C, 1]`` alone."""
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)
@@ -106,7 +107,7 @@ class RowsOracle:
             losses = self.task.loss(self.model.rows(views, batch.x), y).to(x.dtype)
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
-    def features(self, x: Tensor, batch: Batch) -> Tensor:
+    def features(self, x: PerParameter, batch: Batch) -> PerFeature:
         """The features ``[n, C, B, F]`` without dropout. A sequence's steps are concatenated."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
@@ -114,7 +115,7 @@ class RowsOracle:
             _, z = self.model.rows(views, batch.x, features=True)
         return z.reshape(*x.shape[:2], z.shape[1], -1)
 
-    def reduce(self, values: Tensor, batch: Batch) -> Tensor:
+    def reduce(self, values: PerExample, batch: Batch) -> Scalar:
         """Values ``[n, C, B]`` of examples, reduced as in the batch's loss, ``[n, C, 1]``."""
         return (values * batch.weights.unsqueeze(1)).sum(-1, keepdim=True)
 
@@ -143,7 +144,7 @@ class RowsFullBatch:
     ) -> None:
         self.oracle, self.batches, self.clients = oracle, batches, clients
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: PerParameter) -> tuple[Scalar, PerParameter]:
         """Losses ``[M, C, 1]`` and gradients ``[M, C, P]`` at ``x [C, P]`` or ``[M, C, P]``."""
         x = x.expand(self.clients, *x.shape[-2:])
         loss, grad = x.new_zeros(*x.shape[:2], 1), torch.zeros_like(x)
@@ -155,7 +156,7 @@ class RowsFullBatch:
                 grad[:n] += batch_grad
         return loss, grad
 
-    def loss(self, x: Tensor) -> Tensor:
+    def loss(self, x: PerParameter) -> Scalar:
         """Losses ``[M, C, 1]``."""
         x = x.expand(self.clients, *x.shape[-2:])
         loss = x.new_zeros(*x.shape[:2], 1)

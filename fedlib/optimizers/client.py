@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, Decay, NonNegative, Positive, State
+from fedlib.component import Component, Decay, NonNegative, PerParameter, Positive, Scalar, State
 from fedlib.errors import require, require_known, undefined
 
 # A hyperparameter: a number of one configuration, or ``[C, 1]`` for several.
 Number = Tensor | float
 # The objective's value [..., 1] at the start of the step, the new x and the new state.
-Stepped = tuple[Tensor, Tensor, State]
+Stepped = tuple[Scalar, PerParameter, State]
 FIRST_STEPS = ("grown", "eta0")  # of Delta-SGD
 MOMENTUM_STATES = ("round", "client")  # how long momentum lives
 
@@ -39,7 +39,7 @@ class Oracle(Protocol):
         [0.5, 0.5]
     """
 
-    def __call__(self, x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x: PerParameter, draw: int = 0) -> tuple[Scalar, PerParameter]: ...
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class ClientOptimizer(Component):
         """The client learning rate. It is 1 and has no effect if the method sets its own steps."""
         return 1.0
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         """The optimizer's initial state, at ``x [..., P]``: a dict of tensors."""
         return {}
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
         """One local step with the scheduled learning rate ``lr``.
 
         Returns:
@@ -112,7 +112,7 @@ class SGD(RatedOptimizer):
 
     rate_of_sgd: ClassVar[bool] = True
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
         value, g = oracle(x)
         return value, torch.addcmul(x, g, lr, value=-1), state  # x - lr g
 
@@ -149,10 +149,10 @@ class SGDM(RatedOptimizer):
     def remembers(self) -> bool:
         return self.momentum_state == "client"
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         return {"u": torch.zeros_like(x)}
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
         value, g = oracle(x)
         u = self.momentum * state["u"] + g
         direction = g + self.momentum * u if self.nesterov else u
@@ -181,8 +181,8 @@ class ClippedSGD(SGDM):
     weight_decay: NonNegative = 0.0
     clip: NonNegative = 0.0
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
-        def changed(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
+        def changed(x: PerParameter, draw: int = 0) -> tuple[Scalar, PerParameter]:
             value, g = oracle(x, draw)
             clip: Any = self.clip
             norm = g.norm(dim=-1, keepdim=True) + 1e-6  # as in clip_grad_norm_
@@ -192,7 +192,7 @@ class ClippedSGD(SGDM):
         return super().step(x, state, changed, lr)
 
 
-def adam_state(x: Tensor) -> State:
+def adam_state(x: PerParameter) -> State:
     """m = v = 0 and the products of the betas so far, for parameters ``x [..., P]``."""
     ones = torch.ones_like(x[..., :1])
     return {
@@ -204,8 +204,14 @@ def adam_state(x: Tensor) -> State:
 
 
 def adam_step(
-    x: Tensor, g: Tensor, state: State, lr: Number, beta1: Number, beta2: Number, eps: Number
-) -> tuple[Tensor, State]:
+    x: PerParameter,
+    g: PerParameter,
+    state: State,
+    lr: Number,
+    beta1: Number,
+    beta2: Number,
+    eps: Number,
+) -> tuple[PerParameter, State]:
     """m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2, x <- x - lr m^ / (sqrt(v^) +
     eps).
 
@@ -245,10 +251,10 @@ class Adam(RatedOptimizer):
     beta2: Decay = 0.999
     eps: Positive = 1e-8
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         return adam_state(x)
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
         value, g = oracle(x)
         return value, *adam_step(x, g, state, lr, self.beta1, self.beta2, self.eps)
 
@@ -273,10 +279,10 @@ class Adagrad(RatedOptimizer):
     lr: NonNegative = 1e-2
     eps: Positive = 1e-10
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         return {"v": torch.zeros_like(x)}
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
         value, g = oracle(x)
         v = state["v"] + g**2
         return value, x - lr * g / (v.sqrt() + self.eps), {"v": v}
@@ -316,12 +322,12 @@ class SPS(ClientOptimizer):
     def validate(self) -> None:
         require(abs(self.f_star) < float("inf"), "f_star", self.f_star, "a finite number")
 
-    def step_size(self, value: Tensor, square: Tensor) -> Tensor:
+    def step_size(self, value: Scalar, square: Scalar) -> Scalar:
         """eta from the objective's value and its gradient's squared norm, all ``[..., 1]``."""
         eta = (value - self.f_star).clamp(min=0) / (self.c * square + self.eps)
         return eta if self.eta_max is None else eta.clamp(max=self.eta_max)
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
         value, g = oracle(x)
         eta = self.step_size(value, g.square().sum(-1, keepdim=True))
         return value, x - eta * g, state
@@ -374,7 +380,7 @@ class DeltaSGD(ClientOptimizer):
     def validate(self) -> None:
         require_known("first_step", self.first_step, FIRST_STEPS)
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         ones = torch.ones_like(x[..., :1])
         state = {"previous": x, "eta": self.eta0 * ones, "theta": self.theta0 * ones}
         if self.reuse_gradient:
@@ -383,7 +389,7 @@ class DeltaSGD(ClientOptimizer):
             state["fresh"] = ones
         return state
 
-    def step_size(self, moved: Tensor, turned: Tensor, old: Tensor, theta: Tensor) -> Tensor:
+    def step_size(self, moved: Scalar, turned: Scalar, old: Scalar, theta: Scalar) -> Scalar:
         """eta_k, from eta_{k-1}, theta_{k-1} and the changes of x and of its gradient."""
         grown = old * (1 + self.delta * theta).sqrt()
         # In a round's first step nothing has moved, and only the growth counts.
@@ -391,7 +397,9 @@ class DeltaSGD(ClientOptimizer):
         bound = self.gamma * moved / (2 * torch.where(known, turned, 1))
         return torch.where(known, torch.minimum(grown, bound) + self.eps, grown)
 
-    def advance(self, x: Tensor, g: Tensor, before: Tensor, state: State) -> tuple[Tensor, State]:
+    def advance(
+        self, x: PerParameter, g: PerParameter, before: PerParameter, state: State
+    ) -> tuple[PerParameter, State]:
         """The new ``x`` and state, from the gradients at ``x`` and at the previous point."""
         moved = torch.linalg.vector_norm(x - state["previous"], dim=-1, keepdim=True)
         turned = torch.linalg.vector_norm(g - before, dim=-1, keepdim=True)
@@ -407,7 +415,7 @@ class DeltaSGD(ClientOptimizer):
             new["gradient"] = g
         return x - eta * g, {**new, "eta": eta, "theta": theta}
 
-    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
+    def step(self, x: PerParameter, state: State, oracle: Oracle, lr: Scalar) -> Stepped:
         value, g = oracle(x)
         if self.reuse_gradient:
             before = state["gradient"]

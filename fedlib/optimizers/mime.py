@@ -32,9 +32,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from fedlib.component import Component, Decay, NonNegative, Positive, State
+from fedlib.component import Component, Decay, NonNegative, PerParameter, Positive, State
 from fedlib.errors import Error, undefined
 
 
@@ -53,24 +52,24 @@ class Base(Component):
 
     vectors: ClassVar[int] = 0
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         """The state before the first gradient, for parameters ``x [..., P]``."""
         return {}
 
-    def begin(self, g: Tensor, s: State) -> State:
+    def begin(self, g: PerParameter, s: State) -> State:
         """The state for the first U: V of the first gradient if v would be 0, else ``s``."""
         return s
 
-    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+    def linear(self, s: State) -> tuple[PerParameter | float, PerParameter | float]:
         """(a, b) with U(g, s) = a g + b."""
         raise undefined(self, "linear")
 
-    def step(self, g: Tensor, s: State) -> Tensor:
+    def step(self, g: PerParameter, s: State) -> PerParameter:
         """U(g, s) ``[..., P]``."""
         a, b = self.linear(s)
         return a * g + b
 
-    def advance(self, g: Tensor, s: State) -> State:
+    def advance(self, g: PerParameter, s: State) -> State:
         """V(g, s)."""
         return s
 
@@ -86,7 +85,7 @@ class SGD(Base):
         1.0
     """
 
-    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+    def linear(self, s: State) -> tuple[PerParameter | float, PerParameter | float]:
         return 1.0, 0.0
 
 
@@ -105,13 +104,13 @@ class Momentum(Base):
     vectors: ClassVar[int] = 1
     momentum: Decay = 0.9
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         return {"m": torch.zeros_like(x)}
 
-    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+    def linear(self, s: State) -> tuple[PerParameter | float, PerParameter | float]:
         return 1 - self.momentum, self.momentum * s["m"]
 
-    def advance(self, g: Tensor, s: State) -> State:
+    def advance(self, g: PerParameter, s: State) -> State:
         return {"m": (1 - self.momentum) * g + self.momentum * s["m"]}
 
 
@@ -122,11 +121,11 @@ class Adaptive(Base):
     eps: Positive = 1e-3
     v0: NonNegative | None = None
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         v = torch.zeros_like(x) + (0.0 if self.v0 is None else self.v0)
         return {"v": v, "passes": torch.zeros_like(x[..., :1])}
 
-    def begin(self, g: Tensor, s: State) -> State:
+    def begin(self, g: PerParameter, s: State) -> State:
         if self.v0 is not None:
             return s
         first = s["passes"] == 0
@@ -145,10 +144,10 @@ class Adagrad(Adaptive):
 
     vectors: ClassVar[int] = 1
 
-    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+    def linear(self, s: State) -> tuple[PerParameter | float, PerParameter | float]:
         return 1 / (s["v"].sqrt() + self.eps), 0.0
 
-    def advance(self, g: Tensor, s: State) -> State:
+    def advance(self, g: PerParameter, s: State) -> State:
         return {"v": s["v"] + g**2, "passes": s["passes"] + 1}
 
 
@@ -174,10 +173,10 @@ class Adam(Adaptive):
         if self.bias_correction and self.v0 is not None:
             raise Error("bias_correction is for a v that starts at 0: leave v0 out")
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         return {"m": torch.zeros_like(x), **super().init(x)}
 
-    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+    def linear(self, s: State) -> tuple[PerParameter | float, PerParameter | float]:
         v, numerator = s["v"], 1.0
         if self.bias_correction:
             v = v / (1 - self.beta2 ** s["passes"])
@@ -185,11 +184,11 @@ class Adam(Adaptive):
         scale = numerator / (v.sqrt() + self.eps)
         return (1 - self.beta1) * scale, self.beta1 * scale * s["m"]
 
-    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+    def second_moment(self, v: PerParameter, square: PerParameter) -> PerParameter:
         """The new v from the old one and g^2."""
         return self.beta2 * v + (1 - self.beta2) * square
 
-    def advance(self, g: Tensor, s: State) -> State:
+    def advance(self, g: PerParameter, s: State) -> State:
         m = (1 - self.beta1) * g + self.beta1 * s["m"]
         return {"m": m, "v": self.second_moment(s["v"], g**2), "passes": s["passes"] + 1}
 
@@ -204,7 +203,7 @@ class Yogi(Adam):
         0.001
     """
 
-    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+    def second_moment(self, v: PerParameter, square: PerParameter) -> PerParameter:
         return v - (1 - self.beta2) * square * torch.sign(v - square)
 
 

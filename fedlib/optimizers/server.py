@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, Decay, NonNegative, Positive, State
+from fedlib.component import Component, Decay, NonNegative, PerParameter, Positive, State
 from fedlib.errors import require_known, undefined
 from fedlib.optimizers.client import adam_state
 
@@ -48,11 +48,11 @@ class ServerOptimizer(Component):
 
     lr: NonNegative = 1.0
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         """The optimizer's state before round 0, for parameters ``x [..., P]``."""
         return {}
 
-    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: PerParameter, g: PerParameter, state: State) -> tuple[PerParameter, State]:
         """The parameters and state after the pseudo-gradient ``g [..., P]``."""
         raise undefined(self, "step")
 
@@ -84,7 +84,7 @@ class Together(ServerOptimizer):
 
     parts: tuple[tuple[Tensor, ServerOptimizer], ...] = ()
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         state: State = {}
         for rows, part in self.parts:
             for name, value in part.init(x[rows]).items():
@@ -92,7 +92,7 @@ class Together(ServerOptimizer):
                 state.setdefault(name, x.new_zeros(shape))[rows] = value
         return state
 
-    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: PerParameter, g: PerParameter, state: State) -> tuple[PerParameter, State]:
         new = torch.empty_like(x)
         states = {name: torch.zeros_like(value) for name, value in state.items()}
         for rows, part in self.parts:
@@ -114,7 +114,7 @@ class SGD(ServerOptimizer):
         -0.5
     """
 
-    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: PerParameter, g: PerParameter, state: State) -> tuple[PerParameter, State]:
         return x - self.lr * g, state
 
 
@@ -133,10 +133,10 @@ class Momentum(ServerOptimizer):
 
     momentum: Decay = 0.9
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         return {"u": torch.zeros_like(x)}
 
-    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: PerParameter, g: PerParameter, state: State) -> tuple[PerParameter, State]:
         u = self.momentum * state["u"] + g
         return x - self.lr * u, {"u": u}
 
@@ -174,7 +174,7 @@ class Adaptive(ServerOptimizer):
     def validate(self) -> None:
         require_known("form", self.form, ("code", "printed"))
 
-    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+    def second_moment(self, v: PerParameter, square: PerParameter) -> PerParameter:
         """The new v from the old one and the squared (pseudo-)gradient."""
         raise undefined(self, "second_moment")
 
@@ -182,11 +182,11 @@ class Adaptive(ServerOptimizer):
         """Whether the step corrects m and v for having started at their initial values."""
         return self.form == "code" if self.bias_correction is None else self.bias_correction
 
-    def init(self, x: Tensor) -> State:
+    def init(self, x: PerParameter) -> State:
         state, default = adam_state(x), 0.0 if self.form == "code" else self.tau**2
         return state | {"v": state["v"] + (default if self.v0 is None else self.v0)}
 
-    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: PerParameter, g: PerParameter, state: State) -> tuple[PerParameter, State]:
         m = self.beta1 * state["m"] + (1 - self.beta1) * g
         v = self.second_moment(state["v"], (g if self.form == "code" else m) ** 2)
         # beta1^t and beta2^t correct the bias of m and v, which start at their initial values.
@@ -216,7 +216,7 @@ class Adagrad(Adaptive):
     def corrects_bias(self) -> bool:
         return bool(self.bias_correction)
 
-    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+    def second_moment(self, v: PerParameter, square: PerParameter) -> PerParameter:
         return v + square
 
 
@@ -236,7 +236,7 @@ class Adam(Adaptive):
     beta1: Decay = 0.9
     beta2: Decay = 0.99
 
-    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+    def second_moment(self, v: PerParameter, square: PerParameter) -> PerParameter:
         return self.beta2 * v + (1 - self.beta2) * square
 
 
@@ -256,5 +256,5 @@ class Yogi(Adaptive):
     beta1: Decay = 0.9
     beta2: Decay = 0.99
 
-    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+    def second_moment(self, v: PerParameter, square: PerParameter) -> PerParameter:
         return v - (1 - self.beta2) * square * torch.sign(v - square)
