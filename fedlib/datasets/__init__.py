@@ -1,7 +1,5 @@
 """Data sets: prepared real ones, the user's own, and offline stand-ins of the same shape."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

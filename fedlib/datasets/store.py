@@ -3,8 +3,6 @@
 A data set appears there whole or not at all: it is written in a separate folder and then renamed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Curves over rounds, and densities over clients."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections import Counter

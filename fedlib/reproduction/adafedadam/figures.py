@@ -2,8 +2,6 @@
 error and spread, setups, partitions and networks.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """FedOpt's figures and tables. This file makes curves, data sets, layers and batch sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
