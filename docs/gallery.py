@@ -73,12 +73,14 @@ SIGNS = dict(zip(tables.VERDICTS, "✓✗~···", strict=True))
 
 
 def signs(claim: dict[str, str]) -> str:
-    """A claim's three verdicts: in print, on small problems, on real data.
+    """A claim's three verdicts: on the paper's numbers, on small problems, on real data.
 
-    >>> signs({"in print": "holds", "quick": "**not resolved** (+0.1)", "real data": "not run"})
+    >>> tasks = {"quick": "**not resolved** (+0.1)", "real data": "not run"}
+    >>> signs({"paper's numbers": "holds", **tasks})
     '✓ ~ ·'
     """
-    return " ".join(SIGNS[verdict(claim[runs])] for runs in ("in print", "quick", "real data"))
+    shown = ("paper's numbers", "quick", "real data")
+    return " ".join(SIGNS[verdict(claim[runs])] for runs in shown)
 
 
 def emphasised(sentence: str) -> str:

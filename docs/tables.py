@@ -320,7 +320,7 @@ def scale_table(paper: str) -> str:
 @cache
 def verdicts() -> pd.DataFrame:
     """A row per claim, by its id: source (the paper), where, claim (its words, and what is judged),
-    and the verdicts: quick, in print, real data.
+    and the verdicts: quick, paper's numbers, real data.
     """
     known = overview(store=published()).set_index("id")
     frame = known[["source", "where"]].copy()
@@ -332,7 +332,8 @@ def verdicts() -> pd.DataFrame:
         )
         frame.loc[id, "quick"] = known.loc[id, "quick"]
         verdict, whole, cut = known.loc[id, ["print", "paper", "laptop"]]
-        frame.loc[id, "in print"] = said if said.startswith(verdict) else f"{verdict}: {said}"
+        said = said if said.startswith(verdict) else f"{verdict}: {said}"
+        frame.loc[id, "paper's numbers"] = said
         if whole.startswith(NOT_RUN):
             whole = cut if cut.startswith((NOT_RUN, NOT_CLAIMED)) else CUT + cut
         frame.loc[id, "real data"] = whole
@@ -351,7 +352,7 @@ def verdicts_table() -> str:
     frame = verdicts()
     rows = []
     for paper, part in frame.groupby("source", sort=False):
-        for name in ("in print", "quick", "real data"):
+        for name in ("paper's numbers", "quick", "real data"):
             words = part[name].str.removeprefix(CUT)
             counts = [int(words.str.startswith(word).sum()) for word in VERDICTS]
             assert sum(counts) == len(part), f"unknown verdict among {list(words)}"

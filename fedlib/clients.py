@@ -87,7 +87,7 @@ class ClientData:
         check_fields(self)
         count = len(self.x)
         if count != len(self.y):
-            raise Error(f"client data: {count} inputs but {len(self.y)} targets: give as many")
+            raise Error(f"client data: {count} inputs but {len(self.y)} targets: give one each")
         read = checked_parts("client data: ", parts, count)
         sizes = np.array([len(part) for part in read], dtype=np.int64)
         self._set(

@@ -28,9 +28,9 @@ def make(name: str) -> Dataset:
 
     Args:
         name: ``mnist``, ``fashion_mnist``, ``emnist`` or ``femnist`` (about 6000 training and 1000
-            test examples, where a writer has about a sixth of the training examples for testing, at
-            least 2), ``digit_pairs`` or ``first_digits`` (6000 and 2000), ``digit_writers`` (140
-            writers with 40 and 16).
+            test examples), ``digit_pairs`` or ``first_digits`` (6000 and 2000), ``digit_writers``
+            (140 writers with 40 and 16). A writer of ``femnist`` has about a sixth as many
+            test as training examples, but at least 2.
     """
     arrays = _MAKERS[name](name)
     # The stand-in for clothes is digits too.
@@ -139,8 +139,8 @@ def _drawn(
 def _digits(name: str) -> dict[str, np.ndarray]:
     """Scikit-learn's digits, written by several hands.
 
-    No original occurs in both splits. A writer has a
-    place on the paper, a slant, a stroke width and a pressure. Every image varies a little more.
+    No original occurs in both splits. A writer has a place on the paper, a slant, a stroke width
+    and a pressure. Every image varies a little more.
     """
     digits, pools = _originals()
     random = numpy_generator(_SEED, f"stand-in {name}")

@@ -75,7 +75,7 @@ _LONG = 8  # words of a post
 
 
 def rare_words() -> Iterator[_Row]:
-    """Posts whose tags depend on rare words. As they are generated, their difficulty is known.
+    """Posts whose tags depend on rare words. They are generated, so their difficulty is known.
 
     There are 40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all).
     A user writes half of the posts about five of them. A post has one or two topics, equally often,

@@ -118,10 +118,10 @@ def scale(request: Request, preset: str) -> SimpleNamespace:
     """The sizes of a request's run that are known without data, only at the preset paper.
 
     Returns:
-        clients, cohort: numbers of all clients, and of those in a round; examples, test: examples
-        of a client, and of an evaluation; parameters, work: the model's parameters, and million
-        multiply-adds of an example's forward pass; like: the nearest measured workload. NaN if
-        unknown, for like "".
+        clients, cohort (numbers of all clients and of those in a round), examples (of a client),
+        test (examples of an evaluation), parameters (of the model), work (million multiply-adds of
+        an example's forward pass) and like (the nearest measured workload). An unknown number is
+        NaN, an unknown workload is "".
     """
     values, options = _values(request, preset)
     known: dict[str, Any] = {"like": ""}
