@@ -144,11 +144,7 @@ def render(figure: Figure, note: str) -> dict[str, bytes]:
 
 def _png(figure: Figure) -> bytes:
     """A PNG with a palette. To fit into :data:`MOST` it has fewer dots, then fewer colours."""
-    png = io.BytesIO(b" ")
     for dpi in DPIS:
-        before = png.getbuffer().nbytes  # our pictures grow with the dots to the power 1.4 at most
-        if dpi != DPIS[-1] and before * (dpi / figure.dpi) ** 1.5 > MOST:
-            continue
         png, canvas = io.BytesIO(), FigureCanvasAgg(figure)
         figure.set_dpi(dpi)
         canvas.draw()
