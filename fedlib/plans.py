@@ -18,6 +18,8 @@ that turns them into runs. It loads and trains nothing::
 notebook's parameters, and ``preset`` and ``seed``. Numbers in neither place are None.
 """
 
+from __future__ import annotations
+
 import ast
 import json
 import math

@@ -4,6 +4,8 @@ Exit status 0: done. 1: it failed, or damaged runs were left out. 2: a mistake i
 are explained in one line. 75: the time is over. 130 and 143: interrupted and terminated.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import signal

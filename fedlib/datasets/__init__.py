@@ -1,5 +1,7 @@
 """Data sets: prepared real ones, the user's own, and offline stand-ins of the same shape."""
 
+from __future__ import annotations
+
 import json
 import logging
 from collections.abc import Mapping

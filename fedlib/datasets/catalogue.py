@@ -5,6 +5,8 @@ from ``recipes.toml`` (copies in public repositories, which the published runs u
 have several **editions**: the official edition has the data set's name, a recipe's its own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

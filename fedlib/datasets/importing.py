@@ -4,6 +4,8 @@ A file is accepted or refused as a whole, with one line that says what is wrong.
 unpickled. The whole file is read into memory.
 """
 
+from __future__ import annotations
+
 import codecs
 import json
 import os

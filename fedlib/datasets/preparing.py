@@ -1,5 +1,7 @@
 """Prepare a data set from official files or by a recipe: fetch, check, read, store."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence

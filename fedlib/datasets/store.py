@@ -3,6 +3,8 @@
 A data set appears there whole or not at all: it is written in a separate folder and then renamed.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

@@ -4,6 +4,8 @@ Source: Caldas et al. (2018), "LEAF: A Benchmark for Federated Settings", and th
 of that project. AdaFedAdam's Synthetic task is 100 clients, 10 classes and 60 dimensions of it.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from fedlib.arguments import Count, Seed, checked

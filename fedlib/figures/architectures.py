@@ -1,5 +1,7 @@
 """Network architectures as tables and drawings, made from the models themselves."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

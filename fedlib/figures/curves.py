@@ -1,5 +1,7 @@
 """Curves over rounds, and densities over clients."""
 
+from __future__ import annotations
+
 import copy
 import warnings
 from collections import Counter

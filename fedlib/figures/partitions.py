@@ -1,5 +1,7 @@
 """Pictures of partitions: the labels of each client."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

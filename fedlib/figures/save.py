@@ -1,5 +1,7 @@
 """Writing a figure: the picture, its numbers, and their source."""
 
+from __future__ import annotations
+
 import io
 import json
 import os

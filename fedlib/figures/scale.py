@@ -1,5 +1,7 @@
 """A description of runs in words: data, clients, vocabulary, rounds, seeds."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

@@ -6,6 +6,8 @@ its 6 to 8 points have this size on paper. Titles say the finding, a grey line b
 A key names each method once, and the lines' ends have its numbers.
 """
 
+from __future__ import annotations
+
 import textwrap
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Tables for notebooks and for the folder of figures."""
 
+from __future__ import annotations
+
 import hashlib
 import math
 import re

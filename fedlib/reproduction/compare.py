@@ -5,6 +5,8 @@ seeds and tuning. If a paper gives a number of the same runs in two tables, it i
 even if its digits differ: then the paper disagrees with itself. :func:`outcome` judges.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from math import hypot, inf, isnan, nan, sqrt
 from statistics import fmean

@@ -13,6 +13,8 @@ Its words stand in ``fedlib/papers/claims.toml``::
         yield above("FedAdam > FedAvg + 0.02", one(end, "fedadam"), one(end, "fedavg") + 0.02)
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

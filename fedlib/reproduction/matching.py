@@ -5,6 +5,8 @@ the fewest departures from the paper's settings, then the longest and newest. Th
 task's own hyperparameters (the paper's). Several seeds of one configuration are averaged.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

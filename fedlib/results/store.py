@@ -1,5 +1,7 @@
 """The run store: runs on disk, read from there or computed once and kept."""
 
+from __future__ import annotations
+
 import logging
 import os
 import re

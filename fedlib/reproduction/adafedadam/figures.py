@@ -2,6 +2,8 @@
 error and spread, setups, partitions and networks.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Delta-SGD's figures and tables: eight client optimizers whose rates were tuned for one task."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """FedOpt's figures and tables. This file makes curves, data sets, layers and batch sizes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,5 +1,7 @@
 """FedOpt's tasks and methods in the order of its tables and figures."""
 
+from __future__ import annotations
+
 from fedlib import papers
 from fedlib.reproduction.tables import find
 

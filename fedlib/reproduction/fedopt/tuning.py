@@ -2,6 +2,8 @@
 rates, the best of both.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Mime's Table 5: base optimizers as pairs (U, V), checked against torch.optim and NumPy."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any
 

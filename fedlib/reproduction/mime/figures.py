@@ -2,6 +2,8 @@
 regularizer. Table 2 and Table 5 have their own files.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd

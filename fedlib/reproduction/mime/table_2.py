@@ -1,5 +1,7 @@
 """Mime at equal communication: Table 2, and its methods' curves for each base optimizer."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

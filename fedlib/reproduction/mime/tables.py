@@ -2,6 +2,8 @@
 line of Figures 1 and 5.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
