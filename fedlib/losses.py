@@ -97,7 +97,14 @@ class OfTorch:
     def __init__(self, loss: Any) -> None:
         self.loss, self._placed = loss, dict[tuple[Any, ...], Any]()
         self.__name__ = getattr(getattr(loss, "func", loss), "__name__", type(loss).__name__)
+        self.given = copy.deepcopy(loss)
         if isinstance(loss, nn.Module):
+            for kind in type(loss).__mro__:  # a class derived from torch's computes what that does
+                if (
+                    kind.__module__ == nn.modules.loss.__name__
+                    and kind.forward is loss.forward.__func__
+                ):
+                    self.__name__ = kind.__name__
             self.loss = copy.deepcopy(loss)
             given = {**vars(loss), **dict(self.loss.named_buffers())}
             self.loss.reduction = "none"
@@ -106,6 +113,7 @@ class OfTorch:
             parameters = inspect.signature(loss).parameters.items()
             given = {name: parameter.default for name, parameter in parameters}
         self.sums = given.get("reduction") in ("sum", "batchmean")
+        self.total = given.get("reduction") == "sum"
         self.ignored: int | None = given.get("ignore_index")
         # The weights of classes, if torch's mean uses them.
         weighed = self.__name__ in OF_LABELS and not self.sums
@@ -176,8 +184,9 @@ class OfTorch:
             self._placed[place] = copy.deepcopy(self.loss).to(outputs)
         return self._placed[place]
 
-    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        o, y = outputs.flatten(0, 1), targets.flatten(0, 1)
+    def _as_torch(self, o: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs and targets of a batch in the shapes and types that torch takes."""
+        outputs = o
         shapes = f"{self.__name__} has outputs {[*o.shape]} and targets {[*y.shape]} a batch"
         if o.dim() == y.dim() + 1 and o.shape[-1] == 1:
             o = o.squeeze(-1)
@@ -191,10 +200,25 @@ class OfTorch:
             if o.shape[1:-1] == y.shape[1:]:
                 o = o.movedim(-1, 1)  # in torch the classes are first
         elif o.shape == y.shape:
+            if self.weight is not None and not y.is_floating_point():
+                raise Error(f"{shapes}: give y.float() if these are shares of classes")
             y = y.to(o.dtype)
         else:
-            way = way_out(outputs.flatten(0, 1), y)
+            way = way_out(outputs, y)
             raise Error(f"{shapes}{way or ': the two must have the same shape'}")
+        return o, y
+
+    def reduced(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The given loss of a batch ``[B, ...]``, and the same from its examples' losses."""
+        o, y = self._as_torch(outputs, targets)
+        given = copy.deepcopy(self.given).to(o) if isinstance(self.given, nn.Module) else self.given
+        each, counted = self(outputs[None], targets[None])[0], self.counted(y)
+        if counted is not None:
+            return given(o, y), (each * counted).sum() / counted.sum()
+        return given(o, y), each.sum() if self.total else each.mean()
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        o, y = self._as_torch(outputs.flatten(0, 1), targets.flatten(0, 1))
         loss = self._on(o)
         each = loss(o, y)
         each = each.flatten(1) if each.dim() > 1 else each.unsqueeze(-1)

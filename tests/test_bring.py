@@ -214,6 +214,12 @@ def test_weights_of_classes_below_0_are_refused():
         refused("CrossEntropyLoss: a weight of a class is (-2|nan) .allowed", run, loss=loss)
 
 
+def test_unknown_weights_in_a_mean_are_refused():
+    refused("weighing of two examples is .* so it weighs examples in its mean", run, loss=weighing)
+    tags = F.one_hot(Y, 3) | F.one_hot(Y.flip(0), 3)
+    refused("give y.float", run, y=tags, loss=nn.CrossEntropyLoss(weight=T))
+
+
 def test_many_classes_in_eight_bits():
     """127 is the largest int8, but not the largest class that a network may have."""
     history = run(y=Y.to(torch.int8), model=lambda: nn.Linear(4, 300))
@@ -295,6 +301,15 @@ def image_task(folder, arrays, **given):
     return fedlib.image_task("few", data_root=folder, **given)
 
 
+class Weighing(nn.CrossEntropyLoss):
+    """Torch's loss under another name."""
+
+
+def weighing(outputs, targets, reduction="mean"):
+    """A loss whose mean divides by weights that nobody else knows."""
+    return F.cross_entropy(outputs, targets, weight=T, reduction=reduction)
+
+
 T = torch.tensor([1.0, 2.0, 3.0])
 ONE, MANY_TAGS = (Y > 0).float()[:, None], F.one_hot(Y, 3).float()
 # A loss, targets, and how many outputs.
@@ -302,6 +317,7 @@ LOSSES = {
     "a function": (F.cross_entropy, Y, 3),
     "CrossEntropyLoss": (nn.CrossEntropyLoss(), Y, 3),
     "of weights": (nn.CrossEntropyLoss(weight=T), Y, 3),
+    "of a derived class": (Weighing(weight=T), Y, 3),
     "smoothed": (nn.CrossEntropyLoss(label_smoothing=0.1), Y, 3),
     "of shares": (nn.CrossEntropyLoss(), MANY_TAGS, 3),
     "of eight bits": (nn.CrossEntropyLoss(), Y.to(torch.uint8), 3),

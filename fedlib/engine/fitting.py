@@ -157,6 +157,8 @@ class Trial:
         rows, labels = outputs.unsqueeze(0), y[[0, 0]].unsqueeze(0)
         trained = any(p.requires_grad for p in self.model.parameters())
         (value,) = self._own("loss", self.task.loss, rows, labels, y)
+        if isinstance(self.task.loss, losses.OfTorch) and not self.task.described:
+            self._require_mean(self.task.loss, outputs.detach(), y)
         if split == "train" and trained and not value.requires_grad:
             raise Error(
                 f"task {self.task.name}: loss does not depend on the parameters of "
@@ -167,6 +169,22 @@ class Trial:
                 for name, metric in metrics_of(self.task, outputs, data.y).items():
                     self._own(f"{name} (a metric)", metric, rows.detach(), labels, y)
         self._check_missing(split, data)
+
+    def _require_mean(self, loss: losses.OfTorch, outputs: Tensor, y: Tensor) -> None:
+        """Require that the loss of a batch follows from those of its examples.
+
+        Raises:
+            Error: it weighs the examples in a way that is not known.
+        """
+        whole, mean = loss.reduced(outputs, y)
+        if whole.numel() == 1 and not _close(
+            whole.reshape(1), mean.reshape(1), 1 + float(mean.abs())
+        ):
+            raise Error(
+                f"task {self.task.name}: {loss.__name__} of two examples is {float(whole):g}, and "
+                f"{float(mean):g} by their own losses, so it weighs examples in its mean. Use "
+                "torch's own loss with weight=, or give a loss of each example, [R, B]"
+            )
 
     def _own(
         self, name: str, function: Metric, rows: Tensor, labels: Tensor, y: Tensor
