@@ -100,10 +100,8 @@ class OfTorch:
         self.given = copy.deepcopy(loss)
         if isinstance(loss, nn.Module):
             for kind in type(loss).__mro__:  # a class derived from torch's computes what that does
-                if (
-                    kind.__module__ == nn.modules.loss.__name__
-                    and kind.forward is loss.forward.__func__
-                ):
+                alike = getattr(kind, "forward", None) is getattr(type(loss), "forward", loss)
+                if kind.__module__ == nn.modules.loss.__name__ and alike:
                     self.__name__ = kind.__name__
             self.loss = copy.deepcopy(loss)
             given = {**vars(loss), **dict(self.loss.named_buffers())}

@@ -248,6 +248,11 @@ class Task:
         check_fields(self)
         known = self.reduction in ("mean", "sum")
         require(known, f"{what}: reduction", self.reduction, "'mean', 'sum'")
+        if isinstance(self.loss, losses.OfTorch) and self.loss.total and self.reduction == "mean":
+            raise Error(
+                f"{what}: loss {self.loss.__name__} sums over a batch, but the task's reduction is "
+                "'mean': give reduction='sum' to the task, or reduction='mean' to the loss"
+            )
         most = WEIGHTS[1]
         require(0 <= self.l2 <= most, f"{what}: l2", self.l2, f"0 to {most:g}")
         self._set(l2=float(self.l2))  # tensors accept no whole number beyond 64 bits
