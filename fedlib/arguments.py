@@ -217,7 +217,10 @@ def shown(value: Any) -> str:
 
 @functools.cache
 def _hints(owner: Any) -> dict[str, tuple[Any, str]]:
-    """For each argument its type, and its allowed values for an error."""
+    """For each argument its type, and its allowed values for an error.
+
+    These are the annotation as it was written, so the owner's file postpones annotations.
+    """
     texts = owner.__annotations__
     if inspect.isclass(owner):
         texts = {field.name: field.type for field in fields(typing.cast(Any, owner))}
