@@ -12,6 +12,7 @@ import inspect
 import pkgutil
 import re
 import reprlib
+import sys
 import traceback
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -217,17 +218,19 @@ def shown(value: Any) -> str:
 
 @functools.cache
 def _hints(owner: Any) -> dict[str, tuple[Any, str]]:
-    """For each argument its type, and its allowed values for an error.
-
-    These are the annotation as it was written, so the owner's file postpones annotations.
-    """
+    """For each argument its type, and its allowed values for an error."""
     texts = owner.__annotations__
     if inspect.isclass(owner):
         texts = {field.name: field.type for field in fields(typing.cast(Any, owner))}
     hints = {}
     for name, hint in typing.get_type_hints(owner, include_extras=True).items():
         if name in texts and name != "return" and get_origin(hint) is not typing.Unpack:
-            words = str(texts[name]).split(" | ")
+            text = texts[name]
+            if not isinstance(text, str):  # the owner's file does not postpone annotations
+                named = vars(sys.modules[owner.__module__])
+                alias = [word for word in WORDS if named.get(word) == text]
+                text = alias[0] if alias else getattr(text, "__name__", str(text))
+            words = text.split(" | ")
             hints[name] = hint, " | ".join(WORDS.get(word, word) for word in words)
     return hints
 

@@ -86,6 +86,10 @@ def test_an_argument_is_of_its_type_or_is_refused_by_name(argument):
         refused(f"^taken: {argument} is .* .allowed: ", taken, **{argument: value})
 
 
+def test_an_error_has_the_words_of_a_range():
+    refused("allowed: a whole number >= 0", taken, seed=-1)
+
+
 # What takes nothing, or only what the library makes.
 LEFT = {"list_tasks", "list_algorithms", "how_to_get"}
 
