@@ -20,7 +20,7 @@ from tests import copies
 def _of_one_line(error, *words):
     ValueError.__init__(error, *words)
     assert str(error) and "\n" not in str(error), f"an error of several lines: {error}"
-    assert "<class '" not in str(error), f"an error that names a type as Python shows it: {error}"
+    assert "allowed: <class '" not in str(error), f"an error in Python's words: {error}"
 
 
 Error.__init__ = _of_one_line  # all that any test raises
