@@ -20,7 +20,6 @@ notebook's parameters, and ``preset`` and ``seed``. Numbers in neither place are
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import traceback
@@ -412,23 +411,17 @@ def select(requests: Sequence[Request], *parts: str) -> list[Request]:
 
 
 def parameters(notebook: Path) -> dict[str, Any]:
-    """The names and default values in a notebook's cell tagged ``parameters``: flat literals.
+    """The names and default values in a notebook's cell tagged ``parameters``, which is run.
 
     Raises:
-        Error: no such cell, or a line in it that is not ``name = literal``.
+        Error: there is no such cell, or it fails.
     """
     source = _tagged(notebook, "parameters")
     if source is None:
         raise Error(f"{notebook.name}: no cell is tagged 'parameters'")
-    values = {}
-    for statement in ast.parse(source).body:
-        try:
-            assert isinstance(statement, ast.Assign)
-            assert isinstance(statement.targets[0], ast.Name)
-            values[statement.targets[0].id] = ast.literal_eval(statement.value)
-        except (AssertionError, ValueError):
-            where = f"{notebook.name}: line {statement.lineno} of the parameters cell"
-            raise Error(f"{where} is not 'name = literal'") from None
+    values: dict[str, Any] = {}
+    with _plan_cell(notebook.stem, "parameters cell"):
+        exec(compile(source, _file(notebook.stem), "exec"), {}, values)
     return values
 
 
@@ -455,7 +448,7 @@ def _file(notebook: str) -> str:
 
 
 @contextmanager
-def _plan_cell(notebook: str) -> Iterator[None]:
+def _plan_cell(notebook: str, cell: str = "plan cell") -> Iterator[None]:
     """While a plan's code runs: no task can be made, and errors become one line."""
     token = PLANNING.set(True)
     try:
@@ -463,7 +456,7 @@ def _plan_cell(notebook: str) -> Iterator[None]:
     except Exception as problem:
         frames = traceback.extract_tb(problem.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == _file(notebook)]
-        where = f"{notebook}, plan cell" + (f", line {lines[-1]}" if lines else "")
+        where = f"{notebook}, {cell}" + (f", line {lines[-1]}" if lines else "")
         what = "" if isinstance(problem, Error) else f"{type(problem).__name__}: "
         raise Error(f"{where}: {what}{first_line(problem)}") from None
     finally:
