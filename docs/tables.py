@@ -362,7 +362,7 @@ def verdicts_table() -> str:
 
 NOT_CLAIMED = "not claimed"
 # Before verdicts on runs of the laptop preset.
-CUT = "cut: "
+CUT = "scaled down: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)
 
 
@@ -474,7 +474,7 @@ def laptop_table(paper: str) -> str:
             hours = [f"{own:.1f}" if own >= 0.05 else "" for own in took]
             rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, *hours))
     published = "runs published, of laptop's (and paper's) plan"
-    return markdown(("notebook", "cut", published, "core-hours", "hours of a GPU"), rows)
+    return markdown(("notebook", "scaled down", published, "core-hours", "hours of a GPU"), rows)
 
 
 def _runs(requests: Sequence[Request]) -> int:

@@ -431,7 +431,7 @@ def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str 
             raise Error(
                 f"{what} draws from {whose}'s random numbers, whose state is not the run's. Make "
                 "a transform a function of x and keys, which draws by these (fedlib.randomness, "
-                "None in evaluation). In a model use torch's, in training only (self.training)"
+                "None in evaluation). A model may use torch's generator if self.training is true"
             )
     return value
 

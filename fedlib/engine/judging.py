@@ -446,7 +446,7 @@ class Judge:
             raise Refusal(
                 f"{self.named} gives other outputs after earlier calls, with the same parameters "
                 "and inputs: it keeps something from call to call, or draws from its own "
-                "generator. Compute all from the inputs, and draw from torch's, in training only"
+                "generator. Compute all from the inputs, and draw from torch's only in training"
             )
         if first:  # larger ones, as it may bound them
             try:
@@ -544,8 +544,8 @@ def require_repeatable(task: Task, *models: nn.Module) -> None:
     for (name, one), (_, other) in zip(*pairs, strict=False):
         if one.shape != other.shape or not torch.equal(one.nan_to_num(), other.nan_to_num()):
             raise Error(
-                f"task {task.name}: model() gives another {name!r} at each call: it draws from a "
-                "generator of its own. Draw from torch's, NumPy's or Python's, which the run seeds"
+                f"task {task.name}: model() gives another {name!r} at each call: it draws from its "
+                "own generator. Use torch's, NumPy's or Python's generator, which the run seeds"
             )
 
 

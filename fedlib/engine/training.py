@@ -283,5 +283,5 @@ def _joined(what: str, *parts: Any) -> Any:
         return first
     raise Error(
         f"{what} {shown(first)} for one configuration and {shown(parts[1])} for another, but must "
-        "give a tensor whose first axis is the configurations', as x's is"
+        "give a tensor whose first axis is the configurations, like x"
     )

@@ -34,7 +34,7 @@ PART = 1 / 64
 def on_cpu(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair) -> Tensor:
     """``torch.nn.functional.conv2d`` of images ``[B, in, H, W]`` with ``[out, in, h, w]``."""
     late = _late(x, weight, stride, padding)
-    # Kernels, and the pooling and norms after them, run faster on whole pixels.
+    # Kernels, and the pooling and norms after them, run faster if a pixel's channels are adjacent.
     x = _channels_last(x) if x.dtype == torch.float32 and not late else x.contiguous()
     if not (late and torch.is_grad_enabled() and weight.requires_grad):
         return F.conv2d(x, weight, bias, stride, padding)

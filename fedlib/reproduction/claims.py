@@ -40,7 +40,7 @@ from fedlib.reproduction.matching import Index
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 
-# In the papers' order; their rooms register it.
+# In the papers' order. The papers' modules of claims have filled KNOWN.
 EVIDENCE: dict[str, Evidence] = {claim["id"]: KNOWN[claim["id"]] for claim in papers.claims()}
 PRINTED, NOT_PRINTED = "print", "not printed"
 

@@ -422,7 +422,7 @@ class Evidence:
     whole: bool = False
 
 
-# What the rooms' claims are decided by.
+# How each claim is decided, by its id. The papers' modules of claims fill it.
 KNOWN: dict[str, Evidence] = {}
 
 

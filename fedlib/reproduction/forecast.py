@@ -46,7 +46,7 @@ BYTES = 4
 SERVER = 4
 
 
-# Of a run, see :func:`scale`.
+# The sizes of a run, see :func:`scale`.
 SIZES = ("clients", "cohort", "examples", "test", "parameters", "work")
 
 

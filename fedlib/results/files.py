@@ -260,7 +260,7 @@ def _config(run: dict[str, Any], path: Path) -> RunConfig:
     fields = dict(run["config"])
     made = fields.pop("format")
     if made != NUMBERS:
-        raise Damaged(path, f"made by another fedlib (numbers {made}, this one's are {NUMBERS})")
+        raise Damaged(path, f"made by another fedlib (numbers {made}, here {NUMBERS})")
     for key in ("local_steps", "local_epochs"):
         if isinstance(fields[key], list):
             fields[key] = tuple(fields[key])

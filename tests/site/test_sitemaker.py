@@ -43,7 +43,8 @@ def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
             path.with_suffix(".html").write_text(page)
     stated = pd.DataFrame(papers.claims())[["paper", "where", "says"]]
     frame = stated.set_axis(["source", "where", "claim"], axis=1)
-    frame["quick"], frame["real data"] = "**holds** (+0.1 ± 0.0)", "cut: does not hold; why"
+    frame["quick"] = "**holds** (+0.1 ± 0.0)"
+    frame["real data"] = "scaled down: does not hold; why"
     monkeypatch.setattr(tables, "verdicts", lambda: frame)
     gallery.site(tmp_path, tmp_path)
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
@@ -60,7 +61,7 @@ def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
         text = (tmp_path / f"{paper}.md").read_text(encoding="utf-8")
         for claim in own["claim"]:
             assert f"- {claim}\n  quick: [holds]{{.verdict .holds}} (+0.1 ± 0.0);\n" in text
-            assert "real data: cut: [does not hold]{.verdict .does-not-hold}; why." in text
+            assert "real data: scaled down: [does not hold]{.verdict .does-not-hold}; why." in text
         assert r"Caption of\_" in text
     assert text.count("90.12") == sum(id.startswith(f"{paper}/table") for id in ids)
 

@@ -267,7 +267,7 @@ def _name(ax: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
             joined.append([*point])
     right = [one for one in joined if one[0] > low + 0.55 * (high - low)]
     for one in joined:
-        # Of the points at the right the highest has its name at the left, the others below.
+        # The highest point at the right has its name at the left, the others have it below.
         if one not in right:
             shift, side = (6, -4), "left"
         elif one == max(right, key=lambda point: point[1]):
