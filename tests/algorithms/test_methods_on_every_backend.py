@@ -65,10 +65,9 @@ def test_backends_chunks_and_grids_agree(case):
     rows = fedlib.run(task, name, **common)
     assert rows.diverged is None
     assert difference(rows, fedlib.run(task, name, backend="plain", **common)) < 1e-10
-    assert difference(rows, fedlib.run(task, name, chunk_clients=2, **common)) < 1e-10
     cells = [{**settings, rate: factor * settings[rate]} for factor in (0.3, 1)]
     requests = [configure(task, name, overrides=cell, **COMMON) for cell in cells]
-    together = execute(requests)
+    together = execute(requests, chunk_clients=2)
     assert together[1].meta["configurations"] == 2
     assert difference(rows, together[1]) < 1e-10 and difference(rows, together[0]) > 1e-6
 
