@@ -1,4 +1,4 @@
-"""Seconds a round of fedlib and of the other ways, as a table: ``python -m benchmarks --help``."""
+"""Time a round of fedlib and of the other ways, as a table: ``python -m benchmarks --help``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fedlib.errors import Error
 
 
 def main() -> int:
-    """The command; 0, or 2 for a usage error."""
+    """Run the command and return 0, or 2 for a usage error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
-    add("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; default W1 to W5")
-    add("--repeats", type=int, default=5, help="rounds of each way that count")
+    add("workloads", nargs="*", help=f"some of {', '.join(WORKLOADS)} (default: W1 to W5)")
+    add("--repeats", type=int, default=5, help="timed rounds of each way")
     add("--device", default="auto")
     add("--clients", type=int, help="clients a round")
-    add("--population", type=int, help="clients of which a round draws its own")
+    add("--population", type=int, help="number of clients that a round draws from")
     add("--configurations", type=int, default=1, help="learning rates that train at once")
     add("--no-rivals", dest="rivals", action="store_false", help="time fedlib alone")
     given = vars(parser.parse_args())

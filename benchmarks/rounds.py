@@ -1,13 +1,18 @@
 """Speed: seconds per round of fedlib against the loops that most repositories use.
 
-Every way trains the same clients on the same data: 10 clients a round (50 in ``P``), one local
-epoch of SGD, FedAvg. ``module`` is fedlib again, with the network of torch's own layers that the
-other ways have, as a user would write it. ``plain`` deep-copies that for each client and feeds it
-with a DataLoader; ``tight`` keeps one model, resident tensors and fused updates; ``floor`` does so
-with the cohort's batches together, which is no federated learning and shows what the arithmetic
-alone costs. ``pfl`` and ``fedjax`` are pfl-research and FedJAX, each where it is
-installed. Ways take turns, a tenth of a second each, or a round where that is longer, so that a
-busy moment hits all of them.
+Every way trains the same clients on the same data by FedAvg: 10 clients a round (50 in ``P``) and
+one local epoch of SGD.
+
+- ``module`` is fedlib with a network of torch's own layers, as a user would write it. The other
+  ways have this network, too.
+- ``plain`` deep-copies the network for each client and feeds it with a DataLoader.
+- ``tight`` keeps one model, resident tensors and fused updates.
+- ``floor`` is ``tight`` on the cohort's batches together. This is not federated learning, and shows
+  the cost of the arithmetic alone.
+- ``pfl`` and ``fedjax`` are pfl-research and FedJAX, if they are installed.
+
+The ways take turns of a tenth of a second, or of one round if that is longer, so that a busy moment
+affects all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from fedlib.engine.program import Program
 from fedlib.errors import require_known
 from fedlib.task import Task
 
-# Rounds are timed in blocks of about this length: training is many rounds in a row, too.
+# Rounds are timed in blocks of about this length, as training is many rounds in a row, too.
 BLOCK_SECONDS = 0.1
 # The largest count.
 MOST = 10**6
@@ -57,19 +62,19 @@ def bench(
     """Time one workload.
 
     Args:
-        name: of :data:`WORKLOADS`.
-        repeats: rounds of each way that count, after two that do not.
-        device: of all ways.
-        clients: per round; default the workload's.
-        population: how many clients there are, of which every round of fedlib draws its own; they
-            share the examples of as many as take part. Default: all take part.
-        configurations: how many client learning rates train at once (fedlib only).
+        name: a key of :data:`WORKLOADS`.
+        repeats: timed rounds of each way, after two that warm up.
+        device: the device of all ways.
+        clients: number of clients per round. Default: the workload's.
+        population: number of clients that a round of fedlib draws from. Together they have as many
+            examples as one cohort. Default: all take part.
+        configurations: number of client learning rates that train at once (fedlib only).
         width: factor on the network's hidden sizes.
         rivals: whether to time the other ways too.
 
     Returns:
-        the setting, and what fedlib chose; ``"plain s"``: for each way the median of the seconds
-        over the rounds; ``"plain / fedlib"``: its seconds over fedlib's, the median of the pairs.
+        The setting and fedlib's backend, and for each way the median seconds of a round, such as
+        ``"plain s"``, and the median ratio to fedlib's seconds, such as ``"plain / fedlib"``.
 
     Raises:
         Error: an unknown workload or a number out of range.
@@ -98,9 +103,9 @@ def bench(
         for framework in installed():
             made = importlib.import_module(f"benchmarks.with_{framework}").round_of
             step = made(load, copy.deepcopy(model), _clients(task), where)
-            if step is not None:  # as it is on a device on which it is not timed
+            if step is not None:  # it is None on a device on which the framework is not timed
                 ways[framework] = step
-    with process.alone():  # its settings are not to be timed
+    with process.alone():  # so that its settings are not timed
         times = _paired(ways, repeats, where)
     ours = times["fedlib"]
     return {
@@ -162,7 +167,7 @@ def _clients(task: Task) -> list[tuple[Tensor, Tensor]]:
 def _paired(
     ways: dict[str, Callable[[], object]], repeats: int, device: torch.device
 ) -> dict[str, list[float]]:
-    """Seconds per round of each way, ``repeats`` times; a short round is measured many in a row."""
+    """Seconds per round of each way, ``repeats`` times. Short rounds are timed in blocks."""
     rounds = {way: _rounds(step, device) for way, step in ways.items()}
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(repeats):
@@ -204,7 +209,7 @@ def _average(server: nn.Module, clients: list[list[Tensor]]) -> None:
 def _plain(
     load: Workload, server: nn.Module, task: Task, device: torch.device
 ) -> Callable[[], None]:
-    """What most repositories do."""
+    """The loop of most repositories."""
     sets = [TensorDataset(x, y) for x, y in _clients(task)]
 
     def step() -> None:
@@ -225,10 +230,10 @@ def _plain(
 def _tight(
     load: Workload, server: nn.Module, task: Task, device: torch.device, together: bool = False
 ) -> Callable[[], None]:
-    """What a careful programmer does without stacking models.
+    """The loop of a careful programmer, without stacked models.
 
     Args:
-        together: one model trains on all clients' batches at once, in as many steps.
+        together: whether one model trains on all clients' batches at once, in as many steps.
     """
     x, y = task.train.x.to(device), task.train.y.to(device)
     clients, at_once = (1, _cohort(task)) if together else (_cohort(task), 1)

@@ -1,7 +1,7 @@
 """A round of FedJAX (``pip install fedjax``), by its public interface and default backend (jit).
 
-The networks are made of Haiku's layers, of the same kinds and sizes as the other ways', images with
-a pixel's channels side by side as is usual there. They start with values of their own.
+The networks have Haiku's layers, of the same kinds and sizes as in the other ways. Images have a
+pixel's channels side by side, as is usual in jax. The initial values are Haiku's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def round_of(
 ) -> Callable[[], Any] | None:
     """A function that does a round of FedAvg on all ``clients`` and returns the new parameters.
 
-    ``server`` tells the network, and stays as it is. None if the device is no CPU.
+    ``server`` gives the network and stays unchanged. The result is None if the device is not a CPU.
     """
     if device.type != "cpu":
         return None
@@ -71,13 +71,13 @@ def round_of(
 
 
 def _array(values: Tensor) -> np.ndarray:
-    """For jax: channels last, whole numbers of 32 bits."""
+    """An array for jax: channels last, whole numbers of 32 bits."""
     array: np.ndarray = (values.movedim(1, -1) if values.ndim == 4 else values).numpy()
     return np.ascontiguousarray(array, np.float32 if values.is_floating_point() else np.int32)
 
 
 def _apply(module: nn.Module, x: Any) -> Any:
-    """``module(x)`` in Haiku; the cases are torch's modules in the workloads."""
+    """``module(x)`` in Haiku, for the torch modules of the workloads."""
     match module:
         case nn.Sequential():
             for layer in module:

@@ -1,7 +1,7 @@
 """A round of pfl-research (``pip install pfl``), by its public interface.
 
-The networks are those of the other ways, the clients' tensors are made once. pfl goes through a
-client's examples in their order, so it is spared the shuffling that the other ways do.
+The networks are those of the other ways, and the clients' tensors are made once. pfl goes through a
+client's examples in their order, so unlike the other ways it does not shuffle them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def round_of(
     device: torch.device,
 ) -> Callable[[], object]:
     """A function that trains ``server`` for a round of FedAvg on all ``clients``."""
-    os.environ["PFL_PYTORCH_DEVICE"] = str(device)  # else pfl takes a GPU wherever there is one
+    os.environ["PFL_PYTORCH_DEVICE"] = str(device)  # otherwise pfl takes a GPU if there is one
     users = [PyTorchTensorDataset((x.to(device), y.to(device))) for x, y in clients]
     sampler = get_user_sampler("minimize_reuse", list(range(len(users))))
     data = FederatedDataset(users.__getitem__, sampler)
@@ -62,7 +62,7 @@ def round_of(
     rounds = itertools.count(1)
 
     def step() -> None:
-        # Another run goes on where the last one ended. Only round 0 evaluates, which warms up.
+        # Another run continues the last one. Only round 0 evaluates, which warms up.
         params = NNAlgorithmParams(
             central_num_iterations=next(rounds),
             evaluation_frequency=10**9,

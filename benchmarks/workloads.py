@@ -1,4 +1,4 @@
-"""What the benchmark times: five tasks like the papers', and pfl-research's setting."""
+"""The workloads of the benchmark: five tasks like the papers', and pfl-research's setting."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fedlib import models
 from fedlib.losses import cross_entropy, sequence_cross_entropy, squared_error
 from fedlib.task import PerExample
 
-# Of the ResNet's norms, as in FedOpt's code.
+# The epsilon of the ResNet's norms, as in FedOpt's code.
 EPS = 1e-3
-# Of the clients' SGD.
+# The learning rate of the clients' SGD.
 RATE = 0.03
 
 
@@ -26,10 +26,13 @@ class Workload:
     """One setting to be timed.
 
     Attributes:
-        model: of fedlib's layers; plain: the same network of torch's own, for the other ways.
+        model: makes the network of fedlib's layers, from a factor on its width.
+        plain: makes the same network of torch's own layers, for the other ways.
         inputs: makes ``(x, y)`` of n random examples.
         loss: per-example loss.
-        examples: per client; batch: examples per local step; cohort: clients per round.
+        examples: examples per client.
+        batch: examples per local step.
+        cohort: clients per round.
     """
 
     model: Callable[[float], nn.Module]
@@ -70,7 +73,7 @@ def cnn(layers: Any, channels: int, points: int, classes: int, width: float) -> 
 
     Args:
         layers: ``torch.nn`` or :mod:`fedlib.models.layers`.
-        points: of an image after the pooling.
+        points: number of an image's points after the pooling.
     """
     a, b, c = (round(n * width) for n in (32, 64, 128))
     return [

@@ -33,7 +33,7 @@ ROW = re.compile(r"^\| \[(\d+) ([^\]]+)\][^|]*\|([^|]*)\|", re.MULTILINE)
 TOLD, PICTURES = ("title", "Idea", "Summary"), ("Idea", "Run", "Figures")
 HEADING = re.compile(r"^(?=## )", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.ipynb\)")
-# A formula, a table and what goes on in lower case belong to the block before them.
+# A formula, a table and a text that continues in lower case belong to the block before them.
 BETWEEN = re.compile(r"\n\n(?!\$\$|\||[a-z])|\n(?=- )")
 # The end of a text that only leads to a cell: a slide without the cell does not say it.
 LEADS = re.compile(
@@ -41,8 +41,8 @@ LEADS = re.compile(
 )
 PART = re.compile(r"\*\*(.+?)\.\*\* (.+?)(?=\n\n\*\*|\Z)", re.DOTALL)  # of a session's plan
 PREDICT = "**Predict, then run.**"  # begins a notebook's question to answer before it runs
-CODE_LINES = 24  # that a slide has room for
-LETTERS = 1200  # of a slide; the deck's script makes one smaller that is too high all the same
+CODE_LINES = 24  # most lines of code on a slide
+LETTERS = 1200  # of a slide. The deck's script shrinks a slide that is still too high
 
 
 def sessions() -> dict[int, tuple[str, list[str]]]:
@@ -55,7 +55,7 @@ def sessions() -> dict[int, tuple[str, list[str]]]:
 
 
 def told(number: int) -> dict[str, str]:
-    """A session's plan in docs/course/README.md: goals, what goes wrong, what to discuss, ..."""
+    """The sections of a session's plan in docs/course/README.md, such as Goals, by heading."""
     text = (COURSE / "README.md").read_text(encoding="utf-8")
     plan = text.partition(f"\n## {number} ")[2].partition("\n## ")[0]
     return {heading: LINK.sub(r"\1", said.strip()) for heading, said in PART.findall(plan)}
@@ -64,14 +64,14 @@ def told(number: int) -> dict[str, str]:
 def assignments(folder: Path, wanted: Iterable[int]) -> None:
     """Have nbgrader write ``release/`` for students and ``instructor/``, executed.
 
-    What students handed in, and their grades, stay.
+    Submissions and grades stay.
 
     Args:
-        folder: of the nbgrader course.
-        wanted: sessions.
+        folder: the folder of the nbgrader course.
+        wanted: numbers of sessions.
 
     Raises:
-        Failure: nbgrader fails, or an instructor's version does when it is executed.
+        Failure: nbgrader or an instructor's version fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder / "source", ignore_errors=True)
@@ -86,7 +86,7 @@ def assignments(folder: Path, wanted: Iterable[int]) -> None:
         nbgrader(folder, "generate_solution", name, "--force")
         made = folder / "instructor" / name / f"{name}.ipynb"
         if '"output_type": "error"' in made.read_text(encoding="utf-8"):
-            raise Failure(f"the instructor's version fails; open {made}")
+            raise Failure(f"the instructor's version fails: open {made}")
         print(f"{name}: student's and instructor's version", flush=True)
 
 
@@ -94,7 +94,7 @@ def nbgrader(folder: Path, *words: str) -> None:
     """Run a command of nbgrader in a course's folder.
 
     Raises:
-        Failure: it fails; the message has the last line of its log.
+        Failure: the command fails. The message has the last line of its log.
     """
     programs = Path(sys.executable).parent  # nbgrader calls alembic by its name
     variables = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -107,7 +107,7 @@ def nbgrader(folder: Path, *words: str) -> None:
 
 @dataclass
 class Page:
-    """A slide: of which section, what it says, its pictures."""
+    """A slide: its section, text and pictures."""
 
     section: str
     text: str
@@ -145,7 +145,7 @@ def pages(book: NotebookNode) -> list[Page]:
 
 
 def _is_picture(output: NotebookNode) -> bool:
-    """Whether an output is a picture, and none that moves with a slider."""
+    """Whether an output is a picture that does not move with a slider."""
     data = output.get("data", {})
     return "image/png" in data and not any("widget-view" in kind for kind in data)
 
@@ -159,11 +159,11 @@ def _is_code(output: NotebookNode) -> bool:
 def deck(title: str, books: Iterable[NotebookNode], plan: dict[str, str] | None = None) -> str:
     """Executed notebooks as slides: HTML that needs nothing besides a browser.
 
-    A section begins a slide, its further slides lie below it. reveal.js is written into the page;
-    the package sphinx-revealjs brings it along.
+    A section begins a slide, and its further slides lie below it. The page contains reveal.js,
+    which comes with the package sphinx-revealjs.
 
     Args:
-        plan: the session's, see :func:`told`: its first and last slides, and the speaker's notes.
+        plan: the session's plan, see :func:`told`, for the first and last slides and the notes.
 
     Raises:
         Error: a formula that cannot be translated.
@@ -219,7 +219,7 @@ def decks(folder: Path, wanted: Iterable[int]) -> None:
     """Write the sessions' decks.
 
     Raises:
-        Failure: some cannot be made before notebooks are executed; the others are.
+        Failure: notebooks of some sessions are not executed. The other decks are written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     without, needed = [], []
@@ -243,14 +243,14 @@ def decks(folder: Path, wanted: Iterable[int]) -> None:
 
 
 def main() -> None:
-    """Make what is asked for."""
+    """Make the assignments, the slides, or both."""
     parser = argparse.ArgumentParser(prog="make course", description=__doc__)
     add = parser.add_argument
     default = project_root() / "build" / "course"
     add("--to", type=Path, default=default, help="the course's folder (build/course)")
     add("--only", choices=("assignments", "slides"), help="one of the two")
     known = list(sessions())
-    add("--session", type=int, action="append", choices=known, help="one; may be repeated")
+    add("--session", type=int, action="append", choices=known, help="one session (may be repeated)")
     given = parser.parse_args()
     folder, wanted = given.to.resolve(), given.session or known
     try:

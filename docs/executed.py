@@ -13,14 +13,14 @@ FOLDER = project_root() / "build" / "executed"
 
 
 def executed(notebook: Path, folder: Path = FOLDER) -> NotebookNode | None:
-    """A notebook's copy, executed to its end at the quick preset; None without one.
+    """A notebook's copy, executed to its end at the quick preset, or None without one.
 
-    A copy counts if it has the notebook's cells as they are now, whatever the files' dates say. The
-    cell that papermill added is left out, and so is what only its kernel needs.
+    A copy counts if it has the notebook's present cells, whatever the files' dates are. The result
+    lacks the cell that papermill added and the data that only its kernel needs.
 
     Args:
-        notebook: in the series.
-        folder: of the copies.
+        notebook: a notebook of the series.
+        folder: the folder of the copies.
     """
     try:
         copy = nbformat.read(folder / notebook.name, as_version=4)

@@ -1,8 +1,8 @@
-"""The gallery: figures/README.md (``python -m docs.gallery``) and the site's.
+"""The gallery: figures/README.md (``python -m docs.gallery``) and the site's gallery.
 
-The README has cards in two columns: the picture, what a reader learns from it, the verdicts on the
-claims that the paper makes with it as signs, and the notebook; tables are links below. The README
-of the project shows parts of six pictures, all of one shape, which are cut out here.
+The README has cards in two columns: the picture, a sentence that a reader learns from it, the
+verdicts on the paper's claims as signs, and the notebook. Tables are links below. The project's
+README shows parts of six pictures, all of one shape, which this module extracts.
 ``fedlib/reproduction/figures.toml`` has the sentences, ``site/gallery`` the templates of all pages.
 """
 
@@ -39,8 +39,8 @@ BADGE = re.compile(r"\[([^]]+)\]\{\.verdict \.([\w-]+)\}")
 ESCAPED = re.compile(r"([\\*_<>$\[\]{}`#|])")
 DOCS = Path(__file__).parent
 LONG = 110  # letters of a sentence
-# The README's pictures: the id, and what is cut out of it, one beside the other: left, upper, right
-# and lower edge in inches. All are fit into one shape.
+# The README's pictures: the id, and the parts of the picture that stand beside each other, by their
+# left, upper, right and lower border in inches. All are fit into one shape.
 SHAPE = 4 / 3
 CUT_OUT = {
     "theory/client_drift": [(0.0, 0.0, 3.75, 2.5)],
@@ -53,13 +53,13 @@ CUT_OUT = {
 
 
 def badged(words: str) -> str:
-    """What is said of a claim, with its verdict as a badge."""
+    """A text about a claim, with its verdict as a badge."""
     badge = lambda match: f"[{match[1]}]{{.verdict .{match[1].replace(' ', '-')}}}"  # noqa: E731
     return VERDICT.sub(badge, words, count=1)
 
 
 def verdict(words: str) -> str:
-    """The verdict in what is said of a claim."""
+    """The verdict in a text about a claim."""
     return str(VERDICT.findall(words)[0])
 
 
@@ -84,7 +84,7 @@ def signs(claim: dict[str, str]) -> str:
 
 
 def emphasised(sentence: str) -> str:
-    """A sentence in HTML, bold; of a long one its beginning.
+    """A sentence in HTML, in bold. If it is long, only its beginning is bold.
 
     >>> emphasised("One & all.")
     '<b>One &amp; all.</b>'
@@ -102,8 +102,9 @@ TEMPLATES.filters["text"] = lambda words: ESCAPED.sub(r"\\\1", words)
 
 
 def ids() -> list[str]:
-    """The ids of all figures and tables, in the papers' order, figures before tables; of a paper
-    first its own, then those that the catalogue adds.
+    """The ids of all figures and tables, in the papers' order, figures before tables.
+
+    A paper's own ids come first, then those that the catalogue adds.
     """
     rows = papers.figures().itertuples()
     known = [f"{row.paper}/{row.id.lower().replace(' ', '_')}" for row in rows]
@@ -126,7 +127,7 @@ def named(where: str) -> Iterator[str]:
 
 
 def about(id: str, verdicts: pd.DataFrame) -> dict[str, Any]:
-    """What every page says of a figure or table: its name, its notebooks, the paper's claims."""
+    """The common facts of all pages on a figure or table: name, notebooks, the paper's claims."""
     paper, name = id.split("/")
     here = verdicts["where"].map(lambda where: name in named(where))
     claims = verdicts[here & (verdicts["source"] == paper)].drop(columns=["source", "where"])
@@ -140,7 +141,7 @@ def about(id: str, verdicts: pd.DataFrame) -> dict[str, Any]:
 
 
 def sentences() -> dict[str, str]:
-    """What a reader learns, by id."""
+    """The sentences that a reader learns, by id."""
     known = paths.read_toml("reproduction/figures.toml")
     return {
         f"{paper}/{name}": figure["learned"]
@@ -150,7 +151,7 @@ def sentences() -> dict[str, str]:
 
 
 def page(root: Path) -> str:
-    """The text of figures/README.md, of the pictures that lie there."""
+    """The text of figures/README.md, for the pictures in its folder."""
     learned, verdicts = sentences(), tables.verdicts()
     return TEMPLATES.get_template("figures.md.j2").render(
         titles=TITLES,

@@ -1,6 +1,6 @@
 """Formulas as MathML, which browsers draw themselves: no script, no fonts, no network.
 
-docutils translates LaTeX; what it does not know of the notebooks' LaTeX is written otherwise first.
+docutils translates LaTeX. Commands of the notebooks that it does not know are rewritten first.
 """
 
 from __future__ import annotations

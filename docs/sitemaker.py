@@ -29,11 +29,11 @@ WORK = ROOT / "build" / "site-work"
 def execute() -> None:
     """Execute the notebooks that have no current copy, at the quick preset into build/executed.
 
-    Data and figures lie in build/site-work, so nothing is read from what the user has prepared.
-    What moves in JupyterLab moves on the site, too: all its pictures are kept.
+    Data and figures are in build/site-work, so the user's prepared data are not read. Pictures that
+    move in JupyterLab move on the site, too, as all of them are kept.
 
     Raises:
-        Failure: a notebook failed; all have been tried.
+        Failure: a notebook failed, after all have been tried.
     """
     missing = [path.stem for path in reproduce.notebooks() if not _current(executed(path))]
     if not missing:
@@ -46,7 +46,7 @@ def execute() -> None:
 
 
 def _current(copy: NotebookNode | None) -> bool:
-    """Whether there is a copy, and what moves has its pictures."""
+    """Whether there is a copy, with all pictures of those that move."""
     return copy is not None and all(
         any("text/html" in output.get("data", {}) for output in cell.outputs)
         for cell in copy.cells

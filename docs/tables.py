@@ -1,6 +1,6 @@
 """The tables of docs/ that follow from the notebooks, the entries and the published runs.
 
-``python -m docs.tables`` (``make docs``) writes them between their marks; a test compares.
+``python -m docs.tables`` (``make docs``) writes them between their marks. A test compares them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ METHODS = (*OPTIMIZERS, "scaffold")
 
 
 def number(value: float, digits: int = 1) -> str:
-    """``"79.5"``; "–" of NaN."""
+    """A number such as ``"79.5"``, or "–" if it is NaN."""
     return "–" if isnan(value) else f"{value:.{digits}f}"
 
 
@@ -64,13 +64,14 @@ def published() -> Store:
 
 @cache
 def compared() -> pd.DataFrame:
-    """The printed numbers beside those of the published runs."""
+    """The printed numbers and those of the published runs."""
     return compare(published())
 
 
 def ablation_table() -> str:
-    """Mime's ablation on FEMNIST, the published runs of the preset laptop: a row a line, fastest
-    first, each at its best setting.
+    """Mime's ablation on FEMNIST in the published runs of the preset laptop.
+
+    A row is a line of the figure at its best setting, the fastest first.
     """
     histories = laptop_runs("38_mime_ablation")
     needed = reached(lines(histories)).xs(MEAN, axis=1, level="round").iloc[:, 0]
@@ -95,10 +96,10 @@ def ends(
     methods: Iterable[str],
     end: Callable[[History], str],
 ) -> str:
-    """Where runs ended, one a cell: a row a setting, a column a method.
+    """The ends of runs, one per cell: a row per setting and a column per method.
 
     Args:
-        end: what a cell says of a run, unless it diverged.
+        end: gives the cell of a run that did not diverge.
     """
     cells: dict[str, dict[str, str]] = {}
     for run in runs:
@@ -109,8 +110,9 @@ def ends(
 
 
 def silos_table(notebook: str, head: str, key: str) -> str:
-    """AdaFedAdam's cut of CIFAR-10, the published runs of the preset laptop: average and worst 30 %
-    of the clients over the last rounds, in percent; a row a value of ``key``.
+    """AdaFedAdam's CIFAR-10 in the published runs of the preset laptop, a row per value of ``key``.
+
+    A cell has the average and the worst 30 % of the clients over the last rounds, in percent.
     """
 
     def end(run: History) -> str:
@@ -124,8 +126,9 @@ def silos_table(notebook: str, head: str, key: str) -> str:
 
 
 def fedopt_table() -> str:
-    """FedOpt's tasks, the published runs of the preset laptop: the end of the test curve as the
-    claims take it, and in brackets the number of Table 1.
+    """FedOpt's tasks in the published runs of the preset laptop.
+
+    A cell has the end of the test curve by the claims' rule, and in brackets the number of Table 1.
     """
     printed = tables.find("fedopt", "Table 1").set_index(["task", "algorithm"])["printed"]
 
@@ -147,7 +150,7 @@ def fedopt_table() -> str:
 
 @cache
 def known() -> Index:
-    """The published runs, by what they are."""
+    """The published runs, indexed by their settings."""
     return Index(published().stored(published=True))
 
 
@@ -172,7 +175,7 @@ NOTEBOOKS = ("notebook", "question", "quick, on two cores", "draws")
 
 
 def notebooks_by_group() -> dict[str, list[tuple[str, str, str]]]:
-    """Of each group's notebooks the name, the question and the quick time."""
+    """The names, questions and quick times of the notebooks, by group."""
     rows: dict[str, list[tuple[str, str, str]]] = {digit: [] for digit in GROUPS}
     for path in plans.notebooks().values():
         cells = [cell.source for cell in nbformat.read(path, as_version=4).cells]
@@ -186,8 +189,8 @@ def notebooks_by_group() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def notebook_table() -> str:
-    """A row per notebook, in five groups: its question, its quick time, and what it draws of the
-    papers.
+    """A row per notebook, by group: its question, its quick time, and the papers' figures that it
+    draws.
     """
     texts = []
     for title, rows in notebooks_by_group().items():
@@ -198,7 +201,7 @@ def notebook_table() -> str:
 
 
 def hours_table() -> str:
-    """What the whole preset paper takes, as ``fedlib sweep --preset paper --dry-run`` tells it."""
+    """The cost of the whole preset paper, by ``fedlib sweep --preset paper --dry-run``."""
     requests = [run for name in plans.planned() for run in plans.requests(name, "paper")]
     frame = forecast.table(forecast.survey(requests, "paper"), set(), "paper")
     names = {"programs": "programs", "runs": "runs", "rounds": "rounds"}
@@ -219,13 +222,14 @@ def _drawn(notebook: str) -> str:
     return "; ".join(f"{k}{'s' * (len(n) > 1)} {', '.join(n)}" for k, n in numbers.items())
 
 
-# Its numbers have chosen what AdaFedAdam's runs train on and measure; see readings_table.
+# Its numbers have chosen the training and test data of AdaFedAdam's runs, see readings_table.
 IN_SAMPLE = ("adafedadam", "Table 5", "synthetic")
 
 
 def agreement_table() -> str:
-    """What ``fedlib compare`` counts of the published runs, a row per paper; apart the table that
-    our reading of AdaFedAdam was chosen by.
+    """The counts of ``fedlib compare`` on the published runs, a row per paper.
+
+    The table that chose our reading of AdaFedAdam has a separate row.
     """
     frame = compared()
     frame = frame[(frame["repeats"] == "") & frame["printed"].notna()]
@@ -251,7 +255,7 @@ def agreement_table() -> str:
 
 
 def _outcomes(paper: str, items: str, task: str) -> pd.Series:
-    """How many numbers of printed tables, ``"Table 3 + Table 7"``, have which outcome."""
+    """The outcomes of the numbers of printed tables, ``"Table 3 + Table 7"``, with their counts."""
     frame = compared()
     shown = frame["item"].isin(items.split(" + ")) & (frame["task"] == task)
     counts = frame.loc[shown & (frame["paper"] == paper), "outcome"].value_counts()
@@ -259,19 +263,20 @@ def _outcomes(paper: str, items: str, task: str) -> pd.Series:
 
 
 def agreeing(paper: str, items: str, task: str) -> str:
-    """``"12 of 15"``: how many of printed tables' numbers agree, of those that are decisive."""
+    """How many of the decisive numbers of printed tables agree, such as ``"12 of 15"``."""
     counts = _outcomes(paper, items, task)
     return f"{counts[AGREES]} of {counts[AGREES] + counts[DIFFERS]}"
 
 
 def undecided(paper: str, items: str, task: str) -> str:
-    """How many of printed tables' numbers are compared, and cannot be told."""
+    """How many of the compared numbers of printed tables cannot be told."""
     return str(_outcomes(paper, items, task)[UNDECIDED])
 
 
 def readings_table() -> str:
-    """How far Synthetic's runs are from AdaFedAdam's Table 5 by what was trained on and measured
-    on: the mean absolute difference over the methods without a tuned mu, in percentage points.
+    """The distance of Synthetic's runs from AdaFedAdam's Table 5, by training and test data.
+
+    It is the mean absolute difference over the methods without a tuned mu, in percentage points.
     """
     printed = tables.find("adafedadam", "Table 5", "synthetic")
     printed = printed.set_index(["algorithm", "metric"])["printed"]
@@ -319,8 +324,10 @@ def scale_table(paper: str) -> str:
 
 @cache
 def verdicts() -> pd.DataFrame:
-    """A row per claim, by its id: source (the paper), where, claim (its words, and what is judged),
-    and the verdicts: quick, paper's numbers, real data.
+    """A row per claim, by its id.
+
+    The columns are source (the paper), where (the place in it), claim (its words and the judged
+    statement), and the verdicts: quick, paper's numbers, real data.
     """
     known = overview(store=published()).set_index("id")
     frame = known[["source", "where"]].copy()
@@ -341,14 +348,14 @@ def verdicts() -> pd.DataFrame:
 
 
 def claims_table(paper: str) -> str:
-    """A row per claim of a paper: where it stands, its words, what is judged, and the verdicts."""
+    """A row per claim of a paper: its place, its words, the judged statement, and the verdicts."""
     frame = verdicts()
     shown = frame[frame["source"] == paper].drop(columns="source")
     return markdown(shown, shown.to_numpy())
 
 
 def verdicts_table() -> str:
-    """How many claims have which verdict, by paper and by what was run."""
+    """The number of claims with each verdict, by paper and by kind of runs."""
     frame = verdicts()
     rows = []
     for paper, part in frame.groupby("source", sort=False):
@@ -361,13 +368,13 @@ def verdicts_table() -> str:
 
 
 NOT_CLAIMED = "not claimed"
-# Before verdicts on runs of the laptop preset.
+# Precedes verdicts on runs of the laptop preset.
 CUT = "scaled down: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)
 
 
 def speed_table() -> str:
-    """How many times as long as fedlib's a round of others takes, from the page on speed."""
+    """The ratios of other frameworks' seconds a round to fedlib's, from the page on speed."""
     page = (project_root() / "docs" / "speed.md").read_text(encoding="utf-8")
     two_cores, _, gpu = page.partition("## On a GPU")
     rows = []
@@ -420,7 +427,7 @@ def artifact_claims_table() -> str:
 
 
 def artifact_figures_table() -> str:
-    """A row per figure: the command that draws it, and what training its runs anew takes."""
+    """A row per figure: the command that draws it, and the cost of training its runs anew."""
     rows = []
     for chosen in entries():
         preset, runs = drawn_from(chosen, known()) if chosen.needs_runs else ("", [])
@@ -447,18 +454,18 @@ def artifact_runs_table() -> str:
 
 
 def costs(metas: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """The core-hours of the runs with these metas that a CPU trained, and how many a GPU did."""
+    """The core-hours of the runs that a CPU trained, and the number of those that a GPU trained."""
     hours = sum(core_seconds(meta) for meta in metas if meta["device"] == "cpu") / 3600
     return f"{hours:.2f}", str(sum(meta["device"] != "cpu" for meta in metas) or "")
 
 
 def core_seconds(meta: Mapping[str, Any]) -> float:
-    """What a run's share of its program took of a processor's core (of a GPU, of that)."""
+    """A run's seconds of a core, or of a GPU: its share if several runs train together."""
     return float(meta["seconds"] * meta["threads"] / meta["configurations"])
 
 
 def laptop_table(paper: str) -> str:
-    """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
+    """A row per notebook of a paper: how its preset laptop is scaled down, and its cost."""
     makers = {
         maker for entry in entries() if entry.paper == paper for maker in entry.notebooks.values()
     }
@@ -478,12 +485,12 @@ def laptop_table(paper: str) -> str:
 
 
 def _runs(requests: Sequence[Request]) -> int:
-    """How many runs a plan has: parts may ask for the same one."""
+    """The number of different runs of a plan, as parts may ask for the same one."""
     return len({repr(replace(request, part="")) for request in requests})
 
 
 def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
-    """In which settings of its tasks a plan differs from the paper's."""
+    """The settings of its tasks in which a plan differs from the paper's."""
     options = ("width", "words", "examples", "sizes", "network", "init", "lr_factor")
     cut, whole = (
         task_table(requests, preset, options).set_index("task").to_dict("index")
@@ -500,7 +507,7 @@ def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
     return told
 
 
-# Which tables stand in which page.
+# Page -> its tables.
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "notebooks.md": {"notebooks": notebook_table, "hours": hours_table},
     "results.md": {"verdicts": verdicts_table, "agreement": agreement_table},
@@ -539,7 +546,7 @@ NUMBER = re.compile(rf"[\d.]+(?: of \d+)?(<!-- ({'|'.join(FACTS)})(?:: (.+?))? -
 
 
 def filled(page: str, text: str) -> str:
-    """A page's text with its tables, and the numbers in its sentences, made anew."""
+    """A page's text with new tables, and new numbers in its sentences."""
 
     def fact(match: re.Match[str]) -> str:
         given = match[3].split(", ") if match[3] else ()

@@ -1,6 +1,6 @@
-"""The checks of the assignments, session by session; each is compared with fedlib itself.
+"""The checks of the assignments, by session. They compare answers with fedlib itself.
 
-A student's folder has a copy. What is wrong is said in one line.
+A student's folder has a copy. An error is one line.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fedlib import base, losses, partition, server
 from fedlib.engine import fairness, run
 from fedlib.reproduction.evidence import FAILS, HOLDS, OPEN, Statement
 
-# What a student writes.
+# A function that a student writes.
 Function = Callable[..., Any]
 
 
 class Wrong(AssertionError):
-    """A function does not do what it should; the message is one line."""
+    """A function is wrong. The message is one line."""
 
 
 def expect(condition: bool, message: str) -> None:
@@ -37,12 +37,12 @@ def same(what: str, given: Any, wanted: Any, hint: str = "") -> None:
     """Raise :class:`Wrong` unless two arrays agree in shape and, to eight digits, in values.
 
     Args:
-        what: is compared, for instance ``"x after round 2"``.
-        given: by the student's function; anything that NumPy takes for numbers.
-        wanted: the right one.
-        hint: what to look at if they differ.
+        what: name of the compared array, for instance ``"x after round 2"``.
+        given: the array of the student's function, anything that NumPy takes for numbers.
+        wanted: the right array.
+        hint: added to the message.
     """
-    ending = f"; {hint}" if hint else ""
+    ending = f" ({hint})" if hint else ""
     expect(given is not None, f"{what} is None: return it{ending}")
     try:
         numbers = np.asarray(given, dtype=float)
@@ -62,10 +62,10 @@ def fedlibs_x(task: fedlib.Task, method: Any, rounds: int = 1, **values: Any) ->
 
 
 def results(what: str, given: Any, names: str) -> tuple[Any, ...]:
-    """A function's results, if they are as many as there are names (``"x, m, v"``)."""
+    """A function's results. Raise :class:`Wrong` unless there is one for each of the names."""
     count = len(names.split(","))
     several = isinstance(given, tuple) and len(given) == count
-    expect(several, f"{what} must return {count} things: {names}")
+    expect(several, f"{what} must return {count} values: {names}")
     return tuple(given)
 
 
@@ -91,42 +91,44 @@ def said(check: Function) -> Function:
 
 @said
 def prediction(given: Any, count: int, low: float, high: float) -> None:
-    """So many numbers in a range; whether they are right does not count."""
+    """Require ``count`` numbers in a range. They need not be right."""
     listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count
     expect(listed, f"prediction: give a list of {count} numbers")
     for number in given:
         known = isinstance(number, (int, float)) and not isinstance(number, bool)
         inside = known and low <= number <= high
-        expect(inside, f"prediction: {number!r} is no number from {low:g} to {high:g}")
+        expect(inside, f"prediction: {number!r} is not a number from {low:g} to {high:g}")
 
 
 @said
 def orders(given: Any, count: int, letters: str) -> None:
-    """So many orders of some letters, as texts; whether they are right does not count."""
+    """Require ``count`` orders of some letters, as texts. They need not be right."""
     listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count
     expect(listed, f'prediction: give a list of {count} texts such as "{letters}"')
     for text in given:
-        expect(sorted(text) == sorted(letters), f"prediction: {text!r} is no order of {letters}")
+        expect(
+            sorted(text) == sorted(letters), f"prediction: {text!r} is not an order of {letters}"
+        )
 
 
 @said
 def quiz(given: Any, count: int, allowed: str) -> None:
-    """An answer to each question, right or wrong."""
+    """Require an answer to each question, right or wrong."""
     listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == count
     expect(listed, f'quiz: give a list of {count} letters, such as ["a", "b"]')
     for letter in given:
         known = isinstance(letter, str) and letter in tuple(allowed)
-        expect(known, f"quiz: {letter!r} is none of {', '.join(allowed)}")
+        expect(known, f"quiz: {letter!r} is not one of {', '.join(allowed)}")
 
 
 @said
 def verdict(margins: Any, given: Any) -> None:
-    """The verdict that follows from three or more margins by notebook 91's rule."""
+    """Require the verdict that notebook 91's rule gives for three or more margins."""
     numbers = np.asarray(margins, dtype=float)
     usable = numbers.ndim == 1 and len(numbers) >= 3 and bool(np.isfinite(numbers).all())
     expect(usable, "margins: give a list of finite numbers, one for each of at least three seeds")
     words = ("holds", "does not hold", "not resolved")
-    expect(given in words, f"verdict is {given!r}; allowed: {', '.join(words)}")
+    expect(given in words, f"verdict is {given!r} (allowed: {', '.join(words)})")
     mean, spread = numbers.mean(), numbers.std(ddof=1)
     right = OPEN if spread > abs(mean) else HOLDS if mean >= 0 else FAILS
     expect(given == right, f"mean {mean:.3g} and spread {spread:.3g} do not give {given!r}")
@@ -160,7 +162,7 @@ def dirichlet_partition(
     expect(sizes == {size}, f"clients have {sorted(sizes)} examples, not {size} each")
     used = np.concatenate(parts)
     twice = len(used) - len(np.unique(used))
-    expect(twice == 0, f"{twice} examples are dealt twice; take each out of its label's pile")
+    expect(twice == 0, f"{twice} examples are dealt twice: take each out of its label's pile")
     expect(used.min() >= 0 and used.max() < len(labels), "a part has indices, not labels")
     counts = partition.label_counts(labels, parts)
     kinds = len(set(counts.argmax(axis=1)))
@@ -169,7 +171,7 @@ def dirichlet_partition(
     right = [partition.dirichlet(labels, clients, alpha, size, each) for each in range(5)]
     wanted = np.mean([partition.total_variation(labels, part).mean() for part in right])
     message = f"for alpha = {alpha:g} the mean skew is {skew:.2f}, not about {wanted:.2f}"
-    expect(abs(skew - wanted) < 0.06, f"{message}; q ~ Dirichlet(alpha, ..., alpha)")
+    expect(abs(skew - wanted) < 0.06, f"{message} (q ~ Dirichlet(alpha, ..., alpha))")
 
 
 # Session 2: a round of FedAvg and one of SCAFFOLD, against fedlib's on random quadratics.
@@ -306,7 +308,7 @@ def grid(
 @said
 def select(function: Function, winner: tuple[float, float], seed: int = 0) -> None:
     """``select(runs)`` gives the pair of rates with the smallest mean training loss."""
-    hint = "mean of train_loss over the seeds; a pair that diverged for one seed is out"
+    hint = "mean of train_loss over the seeds, without a pair that diverged for one seed"
     same("the selected pair", function(grid(winner, seed)), winner, hint)
 
 
@@ -328,7 +330,7 @@ def at_edge(function: Function, seed: int = 0) -> None:
 
 @said
 def recall_at_5(function: Function, seed: int = 0, *, posts: int = 40) -> None:
-    """``recall_at_5(scores, tags)`` against fedlib's; some posts have many tags, some none."""
+    """``recall_at_5(scores, tags)`` against fedlib's. Posts have many, few or no tags."""
     draw = np.random.default_rng(seed)
     scores = draw.standard_normal((posts, 12))
     tags = draw.random((posts, 12)) < draw.choice([0.0, 0.1, 0.6], (posts, 1))
@@ -340,11 +342,11 @@ def recall_at_5(function: Function, seed: int = 0, *, posts: int = 40) -> None:
 @said
 def sparse_adagrad(function: Function, seed: int = 0, *, repeated: bool = False) -> None:
     """``sparse_adagrad(table, v, rows, g, lr, tau)`` against ``torch.optim.Adagrad`` on an
-    embedding of its own, over three steps.
+    embedding, over three steps.
 
     Args:
-        function: the student's.
-        seed: of tables and words.
+        function: the student's function.
+        seed: seed of tables and words.
         repeated: whether a word may occur more than once in a step.
     """
     draw = np.random.default_rng(seed)
@@ -382,7 +384,7 @@ def client_step(
         kept = m.copy(), v.copy()
         given = function(y.copy(), g_here, g_server, c, kept[0], kept[1], 0.1, beta1, eps)
         frozen = np.array_equal(kept[0], m) and np.array_equal(kept[1], v)
-        expect(frozen, "client_step changes the server's state; clients leave m and v as they are")
+        expect(frozen, "client_step changes the server's state: leave m and v unchanged")
         step = base.Adam(beta1=beta1, eps=eps).step(torch.tensor(g_here - g_server + c), state)
         wanted = y - 0.1 * np.asarray(step)
         hint = "the gradient is g_here - g_server + c, the step ((1 - beta1) g + beta1 m) / (...)"
@@ -408,7 +410,7 @@ def server_state(function: Function, seed: int = 0, *, beta2: float = 0.99) -> N
 
 
 def _clients(seed: int, clients: int, empty: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracies and examples; without examples the accuracy is NaN."""
+    """Clients' accuracies and numbers of examples. Without examples the accuracy is NaN."""
     draw = np.random.default_rng(seed)
     examples = draw.integers(1, 100, clients)
     accuracy = draw.integers(0, examples + 1) / examples
@@ -449,7 +451,7 @@ def spread(function: Function, seed: int = 0, *, clients: int = 7, empty: bool =
 
 @said
 def no_errors(function: Function) -> None:
-    """``spread`` where every client is right: both are defined."""
+    """``spread`` is defined if no client makes an error."""
     same("(worst, rsd) of clients without errors", function(np.ones(3), np.full(3, 5)), (1.0, 0.0))
 
 
@@ -457,8 +459,8 @@ def no_errors(function: Function) -> None:
 
 
 def _slope(steps: int, momentum: float) -> float:
-    """What a client of fedlib accumulates: on one whose gradient is 1 everywhere SGD with momentum
-    moves by the client rate times that number."""
+    """The number that a client of fedlib accumulates. On a client whose gradient is 1 everywhere,
+    SGD with momentum moves by the client rate times this number."""
     slope = fedlib.quadratic_task(np.zeros((1, 1, 1)), [[-1.0]])
     method = fedlib.FedOpt(client=fedlib.client.SGDM(lr=1.0, momentum=momentum))
     return -fedlibs_x(slope, method, local_steps=steps).item()
@@ -466,7 +468,7 @@ def _slope(steps: int, momentum: float) -> float:
 
 @said
 def accumulated(function: Function, momentum: float, most: int = 6) -> None:
-    """``accumulated(steps, momentum)`` against what fedlib's clients accumulate."""
+    """``accumulated(steps, momentum)`` against the numbers of fedlib's clients."""
     for steps in range(1, most + 1):
         hint = "momentum sums n <- momentum n + 1 over the steps" if momentum else "plain steps"
         given, wanted = function(steps, momentum), _slope(steps, momentum)
@@ -478,7 +480,7 @@ def accumulated(function: Function, momentum: float, most: int = 6) -> None:
 def fednova_round(
     function: Function, seed: int = 0, *, steps: Sequence[int] = (1, 2, 5), momentum: float = 0.0
 ) -> None:
-    """``fednova_round(x, ends, a, p)`` over three rounds; ``a`` and the ends are made here."""
+    """``fednova_round(x, ends, a, p)`` over three rounds, with ``a`` and ends made here."""
     draw, clients = np.random.default_rng(seed), len(steps)
     curvature, centres = draw.uniform(0.5, 2, clients), draw.standard_normal((clients, 2))
     p, x = draw.random(clients) + 0.2, draw.standard_normal(2)
@@ -499,7 +501,7 @@ def fednova_round(
 
 @said
 def idle_client(function: Function) -> None:
-    """A client that took no step has a = 0 and an update of zero."""
+    """A client without steps has a = 0 and an update of zero."""
     ends, p = np.array([[1.0], [0.0]]), np.array([0.5, 0.5])
     given = function(np.array([0.0]), ends, np.array([2.0, 0.0]), p)
     same("x, with a client that took no step,", given, [0.25], "its normalised update is 0")
@@ -511,7 +513,7 @@ def idle_client(function: Function) -> None:
 @said
 def step_size(function: Function, seed: int = 0, *, gamma: float = 2.0, delta: float = 0.1) -> None:
     """``step_size(x, x_before, g, g_before, eta, theta, gamma, delta)`` against
-    :meth:`fedlib.DeltaSGD.advance`, where either condition binds and where nothing moved."""
+    :meth:`fedlib.DeltaSGD.advance`, with either condition active, and without a move."""
     draw = np.random.default_rng(seed)
     rule = fedlib.DeltaSGD(gamma=gamma, delta=delta, eps=0.0)
     for case, scale in (("steep", 30.0), ("flat", 0.01), ("first step", 0.0), ("no turn", 1.0)):
@@ -526,14 +528,14 @@ def step_size(function: Function, seed: int = 0, *, gamma: float = 2.0, delta: f
         _, after = rule.advance(tensors[0], tensors[1], tensors[2], state)
         given = function(x, x_before, g, g_before, eta, theta, gamma, delta)
         got = results("step_size", given, "eta, theta")
-        hint = "the smaller of both conditions; the second where nothing moved or turned"
+        hint = "the smaller of both conditions, or the second if nothing moved or turned"
         same(f"eta ({case})", got[0], float(after["eta"]), hint)
         same(f"theta ({case})", got[1], float(after["theta"]), "the new step over the old one")
 
 
 @said
 def local_round(function: Function, seed: int = 0, *, steps: int = 6) -> None:
-    """``local_round(gradient, x, steps, eta0, gamma, delta)`` against a round of fedlib's."""
+    """``local_round(gradient, x, steps, eta0, gamma, delta)`` against fedlib's round."""
     draw = np.random.default_rng(seed)
     A, b = np.diag([0.05, 1.0, 8.0])[None], draw.standard_normal((1, 3))
     start = draw.standard_normal(3)
@@ -560,9 +562,8 @@ def statement(function: Function, cases: Sequence[Sequence[float]] = CASES, seed
         wanted, shown = Statement("", tuple(margins)), ", ".join(f"{each:.3f}" for each in margins)
         given = results("statement", function(list(margins)), "mean, spread, verdict")
         same(f"the mean of margins {shown}", given[0], wanted.mean, "-inf if a run diverged")
-        same(
-            f"the spread of margins {shown}", given[1], wanted.spread, "divisor n - 1; NaN for one"
-        )
+        hint = "divisor n - 1, and NaN for one"
+        same(f"the spread of margins {shown}", given[1], wanted.spread, hint)
         message = f"margins {shown}: the verdict is {given[2]!r}, not {wanted.verdict!r}"
         expect(given[2] == wanted.verdict, message)
 
@@ -590,7 +591,7 @@ def _clipped(delta: np.ndarray, clip: float) -> np.ndarray:
 
 @said
 def clipped(function: Function, seed: int = 0, *, clip: float = 1.0) -> None:
-    """``clipped(delta, clip)``: no longer than ``clip``, in the same direction; zeros stay."""
+    """``clipped(delta, clip)``: no longer than ``clip``, in the same direction."""
     draw = np.random.default_rng(seed)
     for delta in (*draw.standard_normal((4, 6)), 0.01 * clip * draw.random(6), np.zeros(6)):
         hint = "shorten what is longer than clip, and nothing else"
@@ -607,5 +608,5 @@ def private_round(
     given = function(x.copy(), ends.copy(), clip, noise, np.random.default_rng(seed + 1))
     mean = np.mean([_clipped(end - x, clip) for end in ends], axis=0)
     spread = noise * clip / clients * np.random.default_rng(seed + 1).standard_normal(5)
-    hint = "clip each update, not the mean; the noise of the mean has the size z S / m"
+    hint = "clip each update, not the mean, and add noise of the size z S / m to the mean"
     same("x", given, x + mean + spread, hint)

@@ -1,4 +1,4 @@
-"""Sphinx's settings; ``python -m docs.sitemaker`` prepares the sources."""
+"""Sphinx's settings. ``python -m docs.sitemaker`` prepares the sources."""
 
 import json
 from typing import Any
@@ -81,13 +81,13 @@ ROOT = project_root()
 # Where links of the checkout lead on the site.
 MOVED = {"site/": "/", "docs/site/": "/", "../figures/README.md": "/gallery/index.md"}
 LONGEST = 40_000  # letters of a page that the search shows excerpts of
-# What docs/notebooks.md does not say in its place: the groups of notebooks, then the course.
+# The pages below docs/notebooks.md: the groups of notebooks, then the course.
 TOCTREE = "\n\n```{toctree}\n:hidden:\n:titlesonly:\n:glob:\n\n/gallery/notebooks_*\n"
 TOCTREE += "/docs/course/README\n/docs/course/*\n```\n"
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
-    """Show a notebook as it was executed; no output says where on this machine the checkout is.
+    """Show a notebook as it was executed. No output names the checkout's place on this machine.
 
     docs/site is the top of the site.
     """

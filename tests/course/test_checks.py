@@ -98,14 +98,14 @@ def test_a_slip_is_refused_in_one_line(session, function, right, wrong):
 
 def test_what_a_line_says():
     for given, message in (
-        (np.zeros(3), r"x has shape \(3,\), not \(2,\); look at p"),
-        ([1.0, 2.5], r"x is \[1. 2.5\], not \[1. 2.\]; look at p"),
-        (None, "x is None: return it; look at p"),
-        ("a", "x is str, not numbers; look at p"),
+        (np.zeros(3), r"x has shape \(3,\), not \(2,\) \(look at p\)"),
+        ([1.0, 2.5], r"x is \[1. 2.5\], not \[1. 2.\] \(look at p\)"),
+        (None, r"x is None: return it \(look at p\)"),
+        ("a", r"x is str, not numbers \(look at p\)"),
     ):
         with pytest.raises(checks.Wrong, match=f"^{message}$"):
             checks.same("x", given, [1.0, 2.0], "look at p")
-    with pytest.raises(checks.Wrong, match="step must return 2 things: x, m"):
+    with pytest.raises(checks.Wrong, match="step must return 2 values: x, m"):
         checks.results("step", np.zeros(2), "x, m")
     checks.same("x", [1.0, 2.0 + 1e-12], [1.0, 2.0])
 
@@ -125,10 +125,10 @@ def test_predictions_questions_and_verdicts_are_checked_by_their_form():
                 checks.verdict(margins, other)
     for check, wrong, message in (
         (checks.prediction, ([0.5], 2, 0, 1), "give a list of 2 numbers"),
-        (checks.prediction, ([0.5, 2], 2, 0, 1), "2 is no number from 0 to 1"),
-        (checks.prediction, ([0.5, np.nan], 2, 0, 1), "nan is no number"),
-        (checks.orders, (["AAB"], 1, "ABC"), "is no order of ABC"),
-        (checks.quiz, (["a", "e"], 2, "abcd"), "'e' is none of a, b, c, d"),
+        (checks.prediction, ([0.5, 2], 2, 0, 1), "2 is not a number from 0 to 1"),
+        (checks.prediction, ([0.5, np.nan], 2, 0, 1), "nan is not a number"),
+        (checks.orders, (["AAB"], 1, "ABC"), "is not an order of ABC"),
+        (checks.quiz, (["a", "e"], 2, "abcd"), "'e' is not one of a, b, c, d"),
         (checks.verdict, ([1.0, 2.0], "holds"), "at least three seeds"),
         (checks.verdict, ([1.0, 2.0, np.inf], "holds"), "at least three seeds"),
         (checks.verdict, ([1.0, 2.0, 3.0], "true"), "allowed: holds"),
