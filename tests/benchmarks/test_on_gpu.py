@@ -60,24 +60,6 @@ def test_its_commands_are_understood_and_fit_ten_minutes(command, monkeypatch, p
     assert __main__.main() == 0
 
 
-def test_a_step_that_is_out_of_time_goes_on_and_one_that_is_done_does_not(tmp_path):
-    """In place of Python a program that sees a GPU, and is through the third time."""
-    python, folder = tmp_path / "python", tmp_path / "folder"
-    python.write_text(
-        f"#!/bin/bash\n[[ $1 != -c ]] || exit 0\necho x >> {tmp_path}/calls\n"
-        f"(( $(wc -l < {tmp_path}/calls) > 2 )) || exit 75\n"
-    )
-    python.chmod(0o755)
-    said = [run("--only", "tf32", str(folder), PYTHON=str(python)) for _ in range(4)]
-    assert [done.returncode for done in said] == [0, 0, 0, 0]
-    assert ["not through" in done.stdout for done in said] == [True, True, False, False]
-    assert "done before" in said[3].stdout and (tmp_path / "calls").read_text() == "x\n" * 3
-    assert list(planned("--only", "tf32")[0]) == ["tf32"]
-    wrong = run("--only", "tf16", "--dry-run")
-    assert wrong.returncode == 2 and "there is no step tf16" in wrong.stderr
-    assert run("--fast").returncode == 2
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
 def test_without_a_gpu_it_is_one_line(tmp_path):
     done = run(str(tmp_path / "folder"))
