@@ -425,12 +425,15 @@ class Session:
         """A grid, from the store or trained. See :meth:`fedlib.results.Store.grid`."""
         return self.store.grid(task, algorithm, **self._keywords(settings))
 
-    def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
+    def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler | None:
         """Draw and save a figure of the catalogue. As a cell's last line it is shown.
 
         If a figure has several tasks, the tasks of the histories are shown. The file has all that
-        are stored.
+        are stored. With changed parameters there may be no run for it: then a line says so.
         """
+        if draw.entry(id).needs_runs and not histories and not self.declared:
+            print(f"{id} is not drawn: it has no runs with these parameters.")
+            return None
         root = paths.preset_figures(self.preset)
         drawn = draw.draw(id, histories, preset=self.preset, store=self.store, root=root)
         caption = draw.entry(id).caption

@@ -34,6 +34,7 @@ class Layout:
         offsets: step s owns entries ``offsets[s]:offsets[s] + active[s]`` of the arrays ``[T]``.
         widths: the largest batch of each step.
         ragged: whether the batches of a step differ in size.
+        counts: int64 ``[T]``, the number of real examples of each batch.
         mask: bool ``[T, B]``, True for real examples, or None if every batch is full.
         row, step: int64 ``[T]``, the row and the local step of each batch.
         places: int64 ``[T, B]``, positions in the concatenated passes of all clients.
@@ -45,6 +46,7 @@ class Layout:
     offsets: list[int]
     widths: list[int]
     ragged: list[bool]
+    counts: Tensor
     mask: Tensor | None
     row: Tensor
     step: Tensor
@@ -181,6 +183,7 @@ def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> Layout:
         offsets=offsets[:-1].tolist(),
         widths=widths.tolist(),
         ragged=ragged.tolist(),
+        counts=torch.from_numpy(counts),
         mask=None if bool(mask.all()) else torch.from_numpy(mask),
         row=torch.from_numpy(row),
         step=torch.from_numpy(step),

@@ -36,12 +36,6 @@ def plan(clients, **changes):
     return make_batching(data(), chosen, taken, keys, **own)
 
 
-def examples(p):
-    """How many examples of each batch are real."""
-    full = torch.full((len(p.index),), p.index.shape[1])
-    return full if p.mask is None else p.mask.sum(1)
-
-
 def batches(p, client):
     """The batches of a client in the order of its steps."""
     row = p.clients.tolist().index(client)
@@ -49,7 +43,7 @@ def batches(p, client):
     for step, active in enumerate(p.active):
         if row < active:
             entry = p.offsets[step] + row
-            found.append(p.index[entry, : int(examples(p)[entry])].tolist())
+            found.append(p.index[entry, : int(p.counts[entry])].tolist())
     return found
 
 
@@ -68,7 +62,7 @@ def test_every_pass_visits_each_example_once_in_batches():
             one_pass = own[number * per_pass : (number + 1) * per_pass]
             assert sorted(chain(*one_pass)) == members(client)
             assert all(len(batch) == 3 for batch in one_pass[:-1])
-    assert int(examples(p).sum()) == 2 * sum(SIZES)
+    assert int(p.counts.sum()) == 2 * sum(SIZES)
 
 
 def test_passes_and_rounds_are_shuffled_differently():
@@ -112,8 +106,9 @@ def test_finished_clients_leave_and_only_last_batches_are_short():
     assert p.clients.tolist() == [3, 0, 2, 4, 1]
     assert p.steps.tolist() == [4, 3, 1, 1, 0]
     assert p.active == [4, 2, 2, 1]
+    assert torch.equal(p.mask.sum(1), p.counts)
     assert p.widths == [3, 3, 3, 1] and p.ragged == [True, False, True, False]
-    assert examples(p).sum() == 21
+    assert p.counts.sum() == 21
 
 
 def test_local_steps_cycle_through_the_data():
