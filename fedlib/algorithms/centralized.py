@@ -43,8 +43,8 @@ class Centralized(OwnSteps):
     The bases are Mime's, with U before V, so Mime with one full-batch step is exactly this. One
     base differs by name: ``base="adagrad"`` is torch.optim.Adagrad with an initial accumulator of
     0.1, and ``fedlib.base.Adagrad()`` is Mime's. FedOpt trained with library optimizers. Their Adam
-    and Yogi also put g into v before the step and correct the bias. For these two the difference
-    fades after the first steps, for Mime's Adagrad it does not. Momentum here is (1 - beta) g +
+    and Yogi also put g into v before the step and correct the bias, a difference that fades after
+    the first steps. The difference to Mime's Adagrad remains. Momentum here is (1 - beta) g +
     beta m, so it needs a rate 1 / (1 - beta) times as large as torch.optim.SGD.
 
     Args:

@@ -55,8 +55,8 @@ class FedOpt(LocalTraining):
     def program(self) -> str:
         """The structure without the server, as clients' work is the same under every server.
 
-        If a class is the user's, the server is part of it: the class may draw random numbers, or
-        read its server.
+        The structure of a user's class contains the server, as the class may read its server or
+        draw random numbers.
         """
         return (self if self.versions() else replace(self, server=servers.SGD())).structure()
 

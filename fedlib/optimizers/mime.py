@@ -4,7 +4,8 @@ One step of a base optimizer on the gradient g with state s (Mime, section 3, BA
 
     x <- x - lr U(g, s),    s <- V(g, s),
 
-both with the old s. U is linear in g for a frozen s (up to the momentum in s). V need not be:
+with the old s in both. U is linear in g for a frozen s (up to the momentum in s). V need not be
+linear:
 
 ==========  =========================================  =======================================
 base        U(g, s)                                    V(g, s)

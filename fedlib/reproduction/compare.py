@@ -79,10 +79,10 @@ def compare(store: Store | None = None) -> pd.DataFrame:
         alone gives, see :func:`cells`), ours_unweighted (clients have equal weights instead of
         their examples), repeats (the earlier table with a number of the same runs, or ""), outcome
         (``"agrees"``, ``"differs"``, ``"cannot be told"``, see :func:`outcome`, or "" if they are
-        not compared: illegible, a repetition, or of runs that depart from the paper's other than by
-        a reading of it), preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs
-        (digests), note (how the runs depart from the paper's, including readings, and which
-        diverged), unclear (the uncertainty about the paper's number).
+        not compared, because the number is illegible or repeated, or the runs depart from the paper
+        by more than a reading of it), preset, rounds, printed_rounds, data (``"real"``,
+        ``"stand-in"``), runs (digests), note (how the runs depart from the paper's, including
+        readings, and which diverged), unclear (the uncertainty about the paper's number).
 
         Numbers are in the paper's unit, mostly percent. A cell without a run has NaN and names its
         notebook.
@@ -96,7 +96,8 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
 
     Chance separates the paper's mean of k seeds and ours of n as follows. s is the deviation of one
     of our runs' numbers, over its last rounds or over the seeds, whichever is larger. b is the
-    paper's (or s), and u that of m splits. Then chance is 2 √(b² / k + s² / n + u² (1 + 1 / m)).
+    paper's deviation (or s), and u the deviation over m splits. Then chance is
+    2 √(b² / k + s² / n + u² (1 + 1 / m)).
 
     Args:
         printed: rows of :func:`fedlib.papers.cells`. Default: all.

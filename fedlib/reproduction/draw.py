@@ -164,7 +164,7 @@ def drawn_from(
     """The preset and the runs that a figure is drawn from.
 
     Runs on the papers' tasks come before those on small problems, even if only few of the figure's
-    tasks have them. Of laptop and paper it takes the preset at which most tasks have runs (of
+    tasks have them. Laptop or paper is taken, whichever has runs of more tasks (of
     equals, the one with more runs), and quick if neither has any. A table of the papers has the
     runs of laptop and paper: each cell takes those nearest to the paper's settings, see
     :mod:`.matching`.

@@ -132,7 +132,7 @@ def above(
         level: for a statement that only asks for being level, the error if it is known (from the
             paper), or NaN.
         sampling: the standard error from the number of test examples, see :func:`sampling_error`.
-            With one seed it counts if it is larger than that of the evaluations.
+            With one seed the larger of this and the error of the evaluations counts.
     """
     margins = larger - smaller
     mean = margins.xs(MEAN, level="round").dropna()
@@ -156,8 +156,8 @@ def below(
 def sampling_error(accuracy: pd.Series, examples: float) -> float:
     """The standard error of an accuracy on this many test examples: √(a (1 - a) / n).
 
-    For the difference of two methods on the same examples it is smaller, if they are right on
-    mostly the same ones. The number of these is not stored.
+    The error of a difference of two methods is smaller if they are right on mostly the same
+    examples. The number of these is not stored.
 
     Args:
         accuracy: a row of :func:`finals`.
@@ -199,7 +199,7 @@ def numbers(
     window: Callable[[History], int] = late,
 ) -> pd.DataFrame:
     """The frame of the :func:`winners`' metrics, over all local data if all runs have them, else
-    over the test examples. A run that diverged has those of the untrained model.
+    over the test examples. A run that diverged has the untrained model's metrics.
 
     Args:
         columns: keys that distinguish the settings, besides task and algorithm. A rate among them
@@ -367,7 +367,7 @@ def most(table: pd.DataFrame, settings: Iterable[Hashable]) -> pd.Series:
 def rounds_to(
     frame: pd.DataFrame, metric: str, target: pd.Series, *, falling: bool = False
 ) -> pd.DataFrame:
-    """The first evaluated round at which a metric reaches its target. If never, one more than all.
+    """The first evaluated round at which a metric reaches its target, or one more than the last.
 
     Args:
         target: a row of :func:`finals`.

@@ -54,8 +54,7 @@ def survey(requests: Sequence[Request], preset: str) -> list[RunGroup]:
     """The groups of requests that train together, by the tasks' declarations. Equal ones once.
 
     The groups are those of :func:`fedlib.reproduction.answers.survey`, except that two runs that
-    are equal by the task's own hyperparameters count as two. A digest here is that of a
-    description.
+    are equal by the task's own hyperparameters count as two. The digests are of descriptions.
 
     Raises:
         Error: an unknown option, algorithm or hyperparameter.
@@ -228,7 +227,7 @@ def table(
 
 
 def _summed(programs: pd.DataFrame, data: str) -> dict[str, Any]:
-    """The needs of some programs together. Hours are unknown if one program's are."""
+    """The needs of some programs together. Hours are unknown if those of one program are."""
     counts = {name: int(programs[name].sum()) for name in COUNTS}
     hours = {HOURS[device]: programs[device].sum(skipna=False) for device in DEVICES}
     return {**counts, "data": data, "gigabytes": programs["gigabytes"].max(skipna=False), **hours}

@@ -240,7 +240,7 @@ def printed_settings(cell: Cell) -> dict[str, Any]:
 def departures(cell: Cell, config: RunConfig) -> list[str]:
     """How a run's settings differ from the paper's, in words. Empty if they are equal.
 
-    Every option of the task is compared with the cell's, else with the default of the paper preset.
+    Every option of the task is compared with the cell's option, or else with the paper preset's.
     An option that a run does not have has no effect on it, unless the cell asks for a value.
     """
     printed, notes = printed_settings(cell), []
@@ -304,7 +304,7 @@ def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]
 
 def left_open(cell: Cell, run: Run) -> list[str]:
     """How a run's values of hyperparameters that a cell leaves open differ from the paper's, in
-    words. The run may be the cell's with either value.
+    words. The cell allows both values.
     """
     printed = _described(run.config.algorithm, "{}", _task_values(run)) or {}
     known, usual = hyperparameters(run), {**printed, **dict(printed.get("server", {}))}
@@ -384,7 +384,7 @@ def over_splits(chosen: Sequence[Run], setting: Sequence[Run]) -> list[Run]:
     """Runs of the chosen configuration that differ only in the partition of the data.
 
     Returns:
-        One of the chosen runs and those of its seed on other partitions, or none without others.
+        A chosen run and the runs of its seed on other partitions, or none without other partitions.
     """
     partitions = {run.config.task["seed"] for run in chosen}
     others = [run for run in setting if run.config.task["seed"] not in partitions]

@@ -101,7 +101,7 @@ def load(given: Given) -> Task:
         width: factor on all layer widths. The regression has none.
         reduction: reduction of the autoencoder's mean squared errors over a batch. At the time of
             the paper the code took their ``"sum"``, which fits client learning rates of 10 and
-            more. Before and since it took the ``"mean"``.
+            more. Before and after that it took the ``"mean"``.
     """
     small = hasattr(given, "network") and small_network(given, "paper", "small")
     name, label, cap = given.name, LABELS[given.name], getattr(given, "cap", 0)

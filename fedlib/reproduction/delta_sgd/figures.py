@@ -88,7 +88,7 @@ def curves(
 ) -> Drawing:
     """Test accuracy over rounds (Figures 1 and 6), and beside each panel the numbers at the end.
 
-    These are ours with their spread over the seeds, and at the paper's settings those of Table 1.
+    These are our numbers with their spread over the seeds, and at the paper's settings Table 1's.
 
     Args:
         panels: task and alpha of each. Panels without runs are left out.
@@ -187,7 +187,7 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
 def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     """Final accuracies along a panel's settings (Figures 2 and 3), in a row of strips.
 
-    A strip has a line per client optimizer with ours and, for runs on the paper's tasks, Table 1's.
+    A strip has a line per client optimizer with our number and, on the paper's tasks, Table 1's.
 
     Args:
         panels: panels without runs are left out.
@@ -233,7 +233,7 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     the paper's hollow, and both in figures at the right. A method that diverged is named as such.
 
     Returns:
-        The number of ours that are near the paper's, in words, or "" without paper's numbers.
+        How many of our numbers are near the paper's, in words, or "" if the paper has none.
     """
     ours = ends[ends["source"] == "ours"].set_index("algorithm")
     printed = ends[ends["source"] == "printed"].set_index("algorithm")["value"]
@@ -295,7 +295,7 @@ def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
 
 
 def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[History]) -> pd.DataFrame:
-    """A panel's numbers: the legible ones of Table 1, and those of runs."""
+    """A panel's numbers: Table 1's, if they are legible, and our runs'."""
     frames = []
     for place, (label, (task, alpha)) in enumerate(places.items()):
         there = (PRINTED["task"] == task) & (PRINTED["alpha"] == alpha)
