@@ -583,8 +583,8 @@ def sweep(
     deadline = None if minutes is None else Deadline(60 * minutes)
     number, of = _shard(shard)
     require_known("executor", executor, ("local", "slurm"))
-    if shard and (jobs or executor == "slurm"):
-        raise Error("--shard is for one process: leave it out, or --jobs and --executor slurm")
+    if shard and executor == "slurm":
+        raise Error("--shard is for one process: leave it out, or --executor slurm")
     require_backend(backend)
     here = executor == "local" and not dry_run
     seen = _gpus(device) if here else 0  # refuses an unavailable device
