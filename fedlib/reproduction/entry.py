@@ -81,6 +81,11 @@ class Entry:
         paper, name = self.id.split("/")
         return str(read_toml("reproduction/figures.toml")[paper][name]["caption"])
 
+    @property
+    def notebook(self) -> str:
+        """The notebooks' names, with commas."""
+        return ", ".join(dict.fromkeys(self.notebooks.values()))
+
 
 @dataclass(frozen=True)
 class Drawn:

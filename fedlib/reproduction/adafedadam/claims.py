@@ -120,10 +120,12 @@ def tradeoff(frame: pd.DataFrame) -> Iterator[Statement]:
     some alpha from 1 on is no worse in either."""
     error = 1 - finals(frame, AVERAGE)
     rsd = finals(frame, SPREAD) / error
+    alphas = [name for name in error.index if name.startswith(OURS) and name != f"{OURS} 0"]
+    if not alphas:
+        raise Missing("alphas above 0")
     alpha_1, alpha_4 = f"{OURS} 1", f"{OURS} 4"
     yield below("RSD: alpha 4 < alpha 1", one(rsd, alpha_4), one(rsd, alpha_1))
     yield above("error: alpha 4 >= alpha 1", one(error, alpha_4), one(error, alpha_1))
-    alphas = [name for name in error.index if name.startswith(OURS) and name != f"{OURS} 0"]
     for other in ("fedavg", "fedadam", "fednova", "fedprox", *(f"qfedavg {q}" for q in (1, 2, 4))):
         worse = [
             np.minimum(one(error, other) - error.loc[name], one(rsd, other) - rsd.loc[name])
