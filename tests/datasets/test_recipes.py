@@ -5,12 +5,16 @@ anything else leaves nothing behind. And the published runs' data are those that
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import lzma
+import runpy
 import struct
 import tarfile
+import tomllib
 import urllib.error
 from dataclasses import replace
+from math import prod
 from operator import attrgetter
 from pathlib import Path
 
@@ -25,11 +29,14 @@ from fedlib import datasets, paths
 from fedlib.datasets import fetching
 from fedlib.datasets.catalogue import CATALOGUE, RECIPES, File, edition_of
 from fedlib.datasets.conversions import CONVERSIONS
+from fedlib.datasets.dataset import fingerprint
 from fedlib.errors import Failure
 from tests.datasets.conftest import holds
 
 DRAW = np.random.default_rng(0)
 ROOT = Path(__file__).absolute().parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="there is no ../shared/data here")
 REAL = dict(RECIPES)
 NAME = attrgetter("name")
 
@@ -518,6 +525,50 @@ def test_nearly_all_published_runs_on_real_data_are_on_data_that_can_be_made():
     real = [task for task in runs if not task["stand_in"] and task["preset"] != "quick"]
     known = [task["data"] for task in real if edition_of(task["data"]) or task["data"] == made]
     assert len(real) > 1000 and len(known) >= 0.95 * len(real)
+
+
+@needs_shared
+def test_recipes_are_those_that_were_checked_with_the_packs_arrays():
+    """``../shared/data/recipes.toml``, whose hashes an independent script has found right."""
+    theirs = tomllib.loads((SHARED / "recipes.toml").read_text("utf-8"))
+    assert {recipe["card"] for recipe in theirs.values()} == {r.card for r in RECIPES.values()}
+    ours = {recipe.card: recipe for recipe in RECIPES.values()}
+    for name, recipe in theirs.items():
+        mine = ours[recipe["card"]]
+        for source, checked in itertools.zip_longest(mine.sources, recipe["sources"]):
+            assert (source.repo, source.commit) == (checked["repo"], checked["commit"])
+            files = [{"path": f.name, "bytes": f.size, "sha256": f.sha256} for f in source.files]
+            listed = [{**file, "blob": 0} for file in checked.get("files", ())]
+            assert [{**file, "blob": 0} for file in files] == listed, name
+            if source.tree:
+                said = checked["tree"]
+                whole = {"files": source.tree.files, "bytes": source.tree.bytes}
+                assert {**whole, "manifest_sha256": source.tree.sha256} == said
+        if "arrays" in recipe:  # of which the card's fingerprint is
+            classes = CATALOGUE[mine.data].classes
+            if name == "cifar100":
+                with np.load(SHARED / recipe["pack"]["file"]) as pack:
+                    classes = pack["names"].tolist()
+            listed = None if classes is None else list(classes)
+            assert fingerprint(recipe["arrays"], listed) == mine.card
+            size = {"|u1": 1, "<i8": 8}
+            arrays = recipe["arrays"].values()
+            assert mine.prepared == sum(size[a["dtype"]] * prod(a["shape"]) for a in arrays)
+
+
+@needs_shared
+@pytest.mark.slow
+def test_texts_of_the_packs_are_the_recipes_and_the_published_runs(tmp_path, capsys):
+    packs = runpy.run_path(str(SHARED / "convert.py"))
+    for name in ("shakespeare", "stackexchange", "tweets", "ag_news"):
+        packs["MAKERS"][name](tmp_path)
+        card = datasets.import_file(name, tmp_path / f"{name}.jsonl", tmp_path)
+        (edition,) = [key for key, recipe in RECIPES.items() if recipe.data == name]
+        assert card["fingerprint"] == RECIPES[edition].card and card["edition"] == edition
+    for task in ("shakespeare", "stackoverflow_lr", "stackoverflow_nwp"):
+        loaded = fedlib.load_task(task, "laptop", data_root=tmp_path)
+        edition = edition_of(loaded.fingerprint)
+        assert edition and RECIPES[edition].data == loaded.options["data"]
 
 
 def test_the_page_on_data_has_every_repository_with_its_commit():

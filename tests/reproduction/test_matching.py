@@ -268,6 +268,39 @@ def test_a_cell_says_by_which_score_it_is_tuned(made, ours):
     assert "values per client not kept" in ours(cell, *thinned)["note"]
 
 
+def calls(function):
+    """How many functions written in Python a call enters."""
+    count = 0
+
+    def watch(_, event, __):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_grids_runs_are_found_by_few_calls_each(made, task):
+    """Not each of its requests by looking at all of its runs: four times the grid takes four times
+    the calls, not sixteen."""
+    grids = {}
+    for many in (10, 40):
+        rates = [0.5**power for power in range(many)]
+        runs = [made(overrides={"client_lr": rate}) for rate in rates]
+        given = {"options": task.options, "rounds": 10}
+        asked = [Request("synthetic", "fedavg", overrides={"client_lr": r}, **given) for r in rates]
+        found = Index(runs).plan(asked, "quick", single=False)
+        assert [run.config.digest for run in found] == [run.config.digest for run in runs]
+        index = Index(runs)
+        grids[many] = calls(lambda index=index, asked=asked: index.plan(asked, "quick"))
+    assert grids[40] < 6 * grids[10]
+
+
 def test_runs_are_put_into_words_once_however_many_cells_ask(made, printed, monkeypatch):
     rates = [{"client_lr": rate} for rate in (0.1, 0.2, 0.4)]
     runs = [made(overrides=rate, seed=seed) for rate in rates for seed in (0, 1)]

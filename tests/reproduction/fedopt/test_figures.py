@@ -186,6 +186,35 @@ def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
     refused("lowered the test loss", figure_12, nothing)
 
 
+def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
+    """A plateau has no best server rate: a bar spans those beside it within a point."""
+    runs = [
+        made("cifar10", "fedavg", test, score=score, client_lr=1.0, server_lr=server)
+        for server, score, test in (
+            (0.01, 0.40, (2.0, 1.0)),
+            (0.1, 0.50, (2.0, 1.0)),
+            (1.0, 0.495, (2.0, 1.0)),
+            (10.0, 0.5, (2.0, 1.95)),
+            (100.0, 0.2, (2.0, 1.0)),
+            (1000.0, 0.5, (2.0, 1.0)),
+        )
+    ]
+    figure, data = draw.entry("fedopt/figure_12").draw(runs)
+    assert data["server_lr"].tolist() == [0.1]
+    bars = [line for line in figure.axes[0].lines if line.get_linewidth() == 5]
+    assert [list(bar.get_ydata()) for bar in bars] == [[0.1, 1.0]]
+
+
+def test_table_8_names_the_edges_of_what_was_tried():
+    alone = made("cifar10", "fedavg", (2.0, 1.0), (2.0, 1.0), client_lr=0.1, server_lr=1.0)
+    steps = [
+        made("cifar100", "fedavg", (2.0, 1.0), (2.0, c), client_lr=c, server_lr=1.0) for c in RATES
+    ]
+    _, data = draw.entry("fedopt/table_8").draw([alone, *steps])
+    assert data["at the grid's edge"].tolist() == ["", "client rate"]
+    assert data["settings tried"].tolist() == [1, 3]
+
+
 # --- Table 2
 
 
