@@ -425,6 +425,11 @@ class Session:
         """A grid, from the store or trained. See :meth:`fedlib.results.Store.grid`."""
         return self.store.grid(task, algorithm, **self._keywords(settings))
 
+    @property
+    def figures_root(self) -> Path:
+        """The folder of this preset's figures, see :func:`fedlib.paths.preset_figures`."""
+        return paths.preset_figures(self.preset)
+
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler | None:
         """Draw and save a figure of the catalogue. As a cell's last line it is shown.
 
@@ -434,7 +439,7 @@ class Session:
         if draw.entry(id).needs_runs and not histories and not self.declared:
             print(f"{id} is not drawn: it has no runs with these parameters.")
             return None
-        root = paths.preset_figures(self.preset)
+        root = self.figures_root
         drawn = draw.draw(id, histories, preset=self.preset, store=self.store, root=root)
         caption = draw.entry(id).caption
         if drawn.figure is None:
@@ -512,7 +517,7 @@ class Session:
             caption = draw.ENTRIES[id].caption
         if figure is not None:
             _captions[figure] = caption
-        root = paths.preset_figures(self.preset)
+        root = self.figures_root
         return figures.save(figure, id, data, caption=caption, histories=histories, root=root)
 
     def _keywords(self, given: Mapping[str, Any]) -> dict[str, Any]:
