@@ -51,7 +51,7 @@ def test_quadratic_task_checks_its_input():
     A, b = np.stack([np.eye(2)] * 3), np.zeros((3, 2))
     for change, message in (
         ({"A": A[:2]}, "A is"),
-        ({"b": b[0]}, "need A"),
+        ({"b": b[0]}, "give A"),
         ({"weights": [1, 2]}, "weights has shape"),
         ({"weights": [-1, 1, 1]}, "weights must be >= 0"),
         ({"weights": [0, 0, 0]}, "not all zero"),
