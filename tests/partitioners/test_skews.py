@@ -108,7 +108,7 @@ def test_silos_never_empty_even_where_classes_are_tiny():
 
 
 def test_silos_give_up_with_the_numbers():
-    message = f"beta is 0.001: in {TRIES} tries .* 1/160 .* than 16"
+    message = f"beta is 0.001, and in {TRIES} tries .* 1/160 .* than 16"
     refused(message, silos, np.repeat(np.arange(10), 50), 16, 0.001, seed=0)
 
 
