@@ -256,7 +256,8 @@ def fits(value: Any, hint: Any) -> bool:
         return callable(value)
     if origin is Sequence and isinstance(value, np.ndarray) and value.ndim:
         value = list(value)
-    if not isinstance(value, origin or hint) or (origin is Sequence and isinstance(value, str)):
+    words = origin is Sequence and isinstance(value, (str, bytes))
+    if words or not isinstance(value, origin or hint):
         return False  # the class of a type is checked where it is made
     if isinstance(value, Mapping) and parts:
         return all(fits(k, parts[0]) and fits(v, parts[1]) for k, v in value.items())

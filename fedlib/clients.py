@@ -94,7 +94,7 @@ class ClientData:
             sizes=sizes,
             index=torch.from_numpy(np.concatenate([sizes[:0], *read])),
             starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
-            ids=_names(np.asarray(ids), len(sizes), [str(owner) for owner in owners]),
+            ids=_names(ids, len(sizes), [str(owner) for owner in owners]),
             # A copy, as torch's tensors of several axes warn when NumPy asks them for one.
             weights=None if self.weights is None else np.asarray(self.weights, np.float64).copy(),
         )
@@ -215,18 +215,18 @@ def _require_places(x: Any, parts: Any) -> None:
         raise Error(f"{what}. Give frame.groupby(...).indices, or reset_index(drop=True)")
 
 
-def _names(ids: np.ndarray, count: int, owners: list[str]) -> list[str]:
+def _names(ids: Any, count: int, owners: list[str]) -> list[str]:
     """The clients' names, all different.
 
     Args:
         owners: the names in the parts, in their order.
     """
-    if not ids.size:
+    given = require_owners("client data: ids", ids)
+    if not given.size:
         return [str(client) for client in range(count)]
-    if ids.shape != (count,):
-        raise _unlike("ids", ids.shape, count)
-    require_owners("client data: ids", ids)
-    names = [str(name) for name in ids.tolist()]
+    if given.shape != (count,):
+        raise _unlike("ids", given.shape, count)
+    names = [str(name) for name in given.tolist()]
     for place, (name, owner) in enumerate(zip(names, owners, strict=False)):
         if name != owner and name in owners:
             raise Error(
@@ -243,12 +243,16 @@ def _unlike(name: str, shape: tuple[int, ...], count: int) -> Error:
     return Error(f"client data: {name} of shape {shape} for {count} clients. Give one each")
 
 
-def require_owners(what: str, owners: np.ndarray) -> None:
-    """Refuse owners if one is missing (None, NaN or pandas.NA), or two would have the same name.
+def require_owners(what: str, values: Any) -> np.ndarray:
+    """Owners as an array. Refused if one is missing (None, NaN or pandas.NA), or two would have the
+    same name.
 
     Args:
         what: description of the owners, for the error.
     """
+    owners = np.asarray(values)
+    if owners.dtype.kind in "US" and owners is not values:
+        owners = np.asarray(values, dtype=object)  # NumPy makes words of the numbers beside words
     missing = np.flatnonzero(pd.isna(owners))
     if len(missing):
         raise Error(f"{what}: number {missing[0]} is missing. Name it, or leave its examples out")
@@ -259,6 +263,7 @@ def require_owners(what: str, owners: np.ndarray) -> None:
                 what += f": {shown(first[str(owner)])} and {shown(owner)} would have one name"
                 raise Error(f"{what}. Make all of them text")
             first[str(owner)] = owner
+    return owners
 
 
 def _tensor(name: str, values: Any) -> Any:

@@ -386,6 +386,9 @@ class Task:
         Raises:
             Error: they do not belong to this task.
         """
+        if complex_ones := [name for name, tensor in params.items() if tensor.is_complex()]:
+            what = f"{complex_ones[0]} is complex"
+            raise Error(f"task {self.name}: these are not its parameters: {what}")
         with process.alone():
             model = self.new_model()
         kinds = {tensor.dtype for tensor in params.values() if tensor.is_floating_point()}

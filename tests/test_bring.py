@@ -61,7 +61,7 @@ REFUSED = {
     "quantized": ({"x": torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)}, "x is quantized"),
     "meta": ({"y": Y.to("meta")}, "y is without values"),
     "ids of no letter": ({"ids": ["", "ann", ""]}, "two clients have the id ''"),
-    "ids alike": ({"ids": [1, "1", 2]}, "two clients have the id '1'"),
+    "ids alike": ({"ids": [1, "1", 2]}, "1 and '1' would have one name"),
     "nobody has anything": ({"parts": [[], []]}, "none of the 2 training clients has examples"),
     "a mask": ({"parts": [[0, 1], np.arange(12) > 3]}, "client 1 is a mask"),
     "two dimensions": ({"parts": [[0], [[1, 2]]]}, "client 1 is int64 of shape"),
@@ -283,8 +283,10 @@ def test_users_of_one_name_or_none_are_refused():
     rows = [{"x": [1.0], "y": 0, "user": user} for user in (5, 6, "5")]
     message = "field 'user': 5 and '5' would have one name. Make all of them text"
     refused(message, fedlib.ClientData.from_datasets, rows, client="user")
-    for column in (np.array([1, NAN]), pd.Series([1, None], dtype="Int64")):
+    refused("user_codes: 5 and '5' would have one name", partition.by_user, [5, 6, "5"])
+    for column in (np.array([1, NAN]), pd.Series([1, None], dtype="Int64"), ["ann", NAN]):
         refused("user_codes: number 1 is missing", partition.by_user, column)
+        refused("ids: number 1 is missing", fedlib.ClientData, X, Y, [[0], [1]], ids=column)
 
 
 def pictures(**changed):

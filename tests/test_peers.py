@@ -167,6 +167,8 @@ def test_parameters_of_another_model_are_refused():
     for wrong in (lambda: history.model(task()), lambda: fedlib.predict(task(), history.params)):
         refused("these are not its parameters", wrong)
     params = Net().state_dict()
+    waves = {name: parameter.to(torch.complex64) for name, parameter in params.items()}
+    refused("not its parameters: .* is complex", fedlib.evaluate, task(), waves)
     refused("have no examples", fedlib.evaluate, task(), params, data=fedlib.ClientData(X, Y, [[]]))
     nans = fedlib.ClientData(X * np.nan, Y, [[0]])
     refused("the input nan", fedlib.evaluate, task(), params, data=nans)

@@ -15,7 +15,7 @@ import torch
 
 from fedlib import algorithms, process
 from fedlib.algorithms.base import Algorithm
-from fedlib.arguments import checked, shown, whole
+from fedlib.arguments import checked, fits, shown, whole
 from fedlib.errors import Error, require, require_known
 from fedlib.task import Task
 
@@ -309,13 +309,9 @@ def named_method(
     return algorithms.build(name, **{**values, **given})
 
 
-def _listed(value: Any) -> bool:
-    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
-
-
 def _local_epochs(epochs: Any) -> int | tuple[int, int]:
     allowed = "a whole number >= 1, or two such numbers [low, high]"
-    if _listed(epochs):
+    if fits(epochs, Sequence[Any]):
         require(len(epochs) == 2, "local_epochs", epochs, allowed)
         low, high = (whole("local_epochs", end, 1, allowed=allowed) for end in epochs)
         require(low <= high, "local_epochs", epochs, allowed)
@@ -326,7 +322,7 @@ def _local_epochs(epochs: Any) -> int | tuple[int, int]:
 def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
     if steps is None:
         return None
-    if _listed(steps):
+    if fits(steps, Sequence[Any]):
         if len(steps) != population:
             raise Error(
                 f"local_steps has {len(steps)} numbers for {population} clients: give one each"

@@ -21,7 +21,6 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
         and ``accuracy_worst_30_weighted`` are the mean over the :func:`worst` clients, the last one
         weighted by examples. ``error_rsd`` is the standard deviation over the mean of the local
         errors 1 - accuracy (0 if no client errs).
-        accuracy (0 if no client errs).
     """
     held = (examples > 0) & ~accuracy.isnan().all(0)
     values, weights = accuracy[:, held], examples[held].to(accuracy.dtype)

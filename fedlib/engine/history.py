@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor, nn
 
-from fedlib.arguments import check_fields
+from fedlib.arguments import check_fields, whole
 from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, unknown
 from fedlib.task import Task
@@ -118,11 +118,10 @@ class History:
         Returns:
             The mean, or NaN if the run diverged.
         """
-        if window is not None and window < 1:
-            raise Error(f"window is {window} (allowed: a whole number of rounds >= 1)")
+        window = self.window() if window is None else whole("window", window, 1)
         if self.diverged is not None:
             return float("nan")
-        return mean_of_last(*self.points(metric, split), window or self.window())
+        return mean_of_last(*self.points(metric, split), window)
 
     def model(self, task: Task | None = None) -> nn.Module:
         """The trained model, in evaluation mode: the task's with :attr:`params`.

@@ -218,7 +218,6 @@ def grid(
 
     Returns:
         The runs' tidy frames concatenated, with a column per axis and ``diverged`` (round or NaN).
-        added.
 
     Raises:
         Error: an axis without values, or anything :func:`run` refuses.
@@ -322,7 +321,7 @@ def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = [{}]
     for name, values in axes.items():
         try:
-            listed = [values] if isinstance(values, (str, int, float)) else list(values)
+            listed = [values] if isinstance(values, (str, bytes, int, float)) else list(values)
         except TypeError:
             raise Error(f"grid: axis {name} is {shown(values)}: give a list of values") from None
         if not listed:

@@ -8,7 +8,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.errors import Error
+from fedlib.arguments import MOST, WORDS
+from fedlib.errors import Error, require
 
 # From this number of classes on, labels are checked for being ids.
 FEW_LABELS = 1000
@@ -34,12 +35,12 @@ def labels(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def sizes(name: str, value: int | Sequence[int] | np.ndarray, clients: int) -> np.ndarray:
-    """``value``, one number or one per client, as int64 ``[clients]``, 0 or more. Error if not."""
+    """``value``, a count or one per client, as int64 ``[clients]``, 0 or more. Error if not."""
     array = np.asarray(value)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != clients):
         raise Error(f"{name} must be one number or {clients} numbers, one per client")
-    if not np.issubdtype(array.dtype, np.integer) or array.min() < 0:
-        raise Error(f"{name} is {value} (allowed: integers, 0 or more)")
+    whole = np.issubdtype(array.dtype, np.integer)
+    require(whole and 0 <= array.min() <= array.max() <= MOST, name, value, WORDS["Size"])
     return np.broadcast_to(array, (clients,)).astype(np.int64)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedlib.arguments import Count, Seed, Size, checked
-from fedlib.clients import NamedParts, indices, require_owners
+from fedlib.clients import NamedParts, checked_parts, require_owners
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -60,8 +60,7 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
         >>> [part.tolist() for part in fedlib.partition.by_user(["bob", "ann", "bob"])]
         [[1], [0, 2]]
     """
-    codes = np.asarray(user_codes)
-    require_owners("user_codes", codes)
+    codes = require_owners("user_codes", user_codes)
     codes = codes.astype(str) if codes.dtype == object else codes
     if codes.ndim != 1:
         raise Error(f"user_codes has {codes.ndim} dimensions: give one code per example")
@@ -129,7 +128,7 @@ def lognormal_sizes(
     """
     require(-np.inf < mean < np.inf, "mean", mean, "a finite number")
     require(0 <= sigma < np.inf, "sigma", sigma, "a finite number, 0 or more")
-    draws = numpy_generator(seed, "partition lognormal sizes").normal(mean, sigma, clients)
+    draws = numpy_generator(seed, "partition lognormal sizes").normal(mean, abs(sigma), clients)
     # Beyond exp(40) every cap is exceeded, and much beyond it the exponential would overflow.
     sizes = np.floor(np.exp(np.minimum(draws, 40.0))) + shift
     return np.minimum(sizes, cap).astype(np.int64)
@@ -183,7 +182,7 @@ def local_split(
         Training parts and test parts, int64, in the order of ``parts``.
 
     Raises:
-        Error: a fraction outside 0 to 1, or a part that is no list of indices.
+        Error: a fraction outside 0 to 1, or a part that is no list of indices, 0 or more.
 
     Example:
         >>> import fedlib
@@ -193,8 +192,7 @@ def local_split(
     """
     require(0 <= test_fraction <= 1, "test_fraction", test_fraction, "0 to 1")
     train, test = [], []
-    for client, part in enumerate(parts):
-        given = indices(f"the part of client {client}", part)
+    for client, given in enumerate(checked_parts("", parts, np.iinfo(np.int64).max)):
         known = np.unique(given)
         twice = len(known) < len(given)
         order = numpy_generator(seed, "local split", client).permutation(known if twice else given)

@@ -5,7 +5,6 @@ value (fractions, or a squared error x1000), late (whether it is in the last rou
 averaged), sem (the ± of a paper's number). :func:`numbers` makes it from runs, :func:`printed` from
 a paper's table, and the same function judges both. To add a claim, write its words into
 ``fedlib/papers/claims.toml`` and in ``claims.py`` of the paper's package::
-Its words stand in ``fedlib/papers/claims.toml``::
 
     @decides("fedopt-cifar10", {"10_cifar10": ("curves",)})
     def ahead(frame: pd.DataFrame) -> Iterator[Statement]:

@@ -61,7 +61,6 @@ class Index:
     A copy of a task with the user's model or data has the same name and a version, and does not
     count. All runs of papers' numbers and of notebooks' plans are found here. Nothing is loaded or
     read for it.
-    loaded or read for it.
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:

@@ -58,7 +58,6 @@ def on_half(history: History, choosing: bool = False) -> tuple[float, float]:
     Returns:
         The mean weighted by examples, and with equal weights. NaN if the run diverged or was
         published without its values per client.
-        published without its values per client.
 
     Raises:
         Error: the test data have fewer than two clients, so there are no halves.

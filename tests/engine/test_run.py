@@ -31,6 +31,8 @@ BAD = [
     ({"dtype": "tf32", "device": "cpu"}, "needs a CUDA device"),
     ({"dtype": np.float32}, "dtype is <class 'numpy.float32'> .allowed: str"),
     ({"overrides": {"local_epochs": "1,3"}}, r"allowed: .* or two such numbers \[low, high\]"),
+    ({"overrides": {"local_epochs": b"13"}}, "local_epochs is b'13'"),
+    ({"overrides": {"local_steps": np.array(2)}}, r"local_steps is array\(2\)"),
     ({"algorithm": fedlib.FedOpt(client=fedlib.client.ClientOptimizer())}, "defines no step"),
     ({"algorithm": "mime_mvr", "overrides": {"base": "adam"}}, "override for mime_mvr 'base'"),
 ]
@@ -195,7 +197,8 @@ def test_final_averages_the_last_rounds(quadratic):
     assert ended.final("loss", window=99) == pytest.approx(series.loc[1:20].mean())
     assert ended.final("loss") == pytest.approx(series.loc[20])
     refused("did you mean", history.final, "los")
-    refused("window is 0", history.final, "loss", window=0)
+    for window in (0, math.nan, True, 2.5):
+        refused(f"window is {window}", history.final, "loss", window=window)
 
 
 def test_grid_frame_has_a_row_per_cell_and_metric(quadratic):
@@ -209,6 +212,7 @@ def test_grid_frame_has_a_row_per_cell_and_metric(quadratic):
         ({"client_lr": []}, "axis client_lr has no values"),
         ({"cliet_lr": [1.0]}, "unknown override for fedadam 'cliet_lr'"),
         ({"seed": [], "client_lr": [0.1]}, "seed is an empty list"),
+        ({"client_lr": b"x"}, "client_lr is b'x'"),
     ):
         refused(message, fedlib.grid, quadratic, "fedadam", rounds=2, **axes)
 

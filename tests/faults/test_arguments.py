@@ -66,11 +66,11 @@ GIVEN = {
     "function": ([print, int, None], [3, "print"]),
     "pair": ([(1, 2.5)], [(1,), (1, 2, 3), ("x", 1), [1, 2], 3]),
     "several": ([(), (1, 2, 3)], [(1, "x"), 1]),
-    "names": ([["a"], ("a",), np.array(["a"])], ["ab", [3], {"a"}, None, np.array("a")]),
+    "names": ([["a"], ("a",), np.array(["a"])], ["ab", [3], {"a"}, None, np.array("a"), b"a"]),
     "table": ([{"a": 1}, {}, None], [{"a": "x"}, {1: 1.0}, [("a", 1)]]),
     "array": ([[1], np.array(["a"]), pd.Series(["a"], dtype=object)], [3, [[1], [1, 2]], [int]]),
     "numbers": ([[1.5], [[True]]], [["a"], [1j], 1.0, pd.Series(["a"], dtype=object)]),
-    "other": ([[1]], [["x"], 1]),
+    "other": ([[1]], [["x"], 1, b"x"]),
 }
 
 

@@ -46,7 +46,7 @@ def test_the_least_that_is_allowed():
     assert partition.by_user(np.array([], dtype=np.int64)) == []
     assert partition.uniform_sizes(1, 0, 0, 0).tolist() == [0]
     assert partition.lognormal_sizes(2, 0, cap=0).tolist() == [0, 0]
-    assert partition.lognormal_sizes(1, 0, mean=0.0, sigma=0.0, shift=0).tolist() == [1]
+    assert partition.lognormal_sizes(1, 0, mean=0.0, sigma=-0.0, shift=0).tolist() == [1]
 
 
 TREE = {"coarse": [0, 0, 1, 1], "fine": [0, 1, 2, 2], "clients": 2, "examples_per_client": 2}
@@ -70,6 +70,7 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: partition.lognormal_sizes(3, 0, mean=float("nan")), "mean is nan"),
         (lambda: partition.quantity(5, [3, 3], 0), "ask for 6 examples in all, .* only 5"),
         (lambda: partition.quantity(5, [], 0), "one number per client"),
+        (lambda: partition.quantity(5, [2**62, 2**62], 0), "sizes is .* 0..2147483647"),
         (lambda: partition.local_split([np.arange(3)], 1.5, 0), "test_fraction is 1.5 .allow"),
         (lambda: partition.dirichlet_overlapping(LABELS[:0], 2, 1.0, 5, 0), "labels is empty"),
         (lambda: silos([0, 1], 3, 1.0, 0), "3 clients ask for 3 examples in all, .* only 2"),
@@ -77,6 +78,7 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: label_counts([0, 1], []), "parts is empty"),
         (lambda: label_counts([0, 1], [np.array([False, True])]), "client 0 is a mask: give ind"),
         (lambda: partition.local_split([[0.5, 1.5]], 0.5, 0), "client 0 is float64 of shape"),
+        (lambda: partition.local_split([np.uint64([2**63])], 0.5, 0), "client 0 has example -"),
         (
             lambda: label_counts([0, 1], [[0], np.array([1, -1])]),
             "client 1 has example -1, outside 0..1",
