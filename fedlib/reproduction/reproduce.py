@@ -14,7 +14,7 @@ import uuid
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
@@ -34,7 +34,7 @@ try:
 except ImportError:
     raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
 
-# Notebooks from this number on read the results of those with a plan, and run after them.
+# Notebooks from this number on read the others' results, and run after them.
 LATE = 90
 # A cell that trains longer than this is stuck. papermill itself has no limit.
 CELL_SECONDS = 6 * 3600
@@ -78,8 +78,9 @@ def reproduce(
         preset: ``"quick"``, ``"laptop"`` or ``"paper"``, which sets their plans' numbers.
         given: parameters that replace these, in the notebooks that have them.
         output: folder of the executed copies. Default: ``build/executed``.
-        jobs: number of notebooks at once, each on one thread if there are several. Those with a
-            plan come first, then those that read their results (from number 90), then the others.
+        jobs: number of notebooks at once, each on one thread if there are several. Those that train
+            most come first, so that no long one is left alone at the end. Those that read the
+            others' results (from number 90) start when all others have ended.
     """
     require_preset(preset)
     output = output or project_root() / "build" / "executed"
@@ -93,13 +94,11 @@ def reproduce(
     files.require_writable(output, "--output")
     files.require_writable(data_root() / "runs")
     files.require_writable(preset_figures(preset), "FEDLIB_FIGURES")
-    makers = set(plans.planned())
-    early = [task for task in work if task[0].stem in makers]
-    # The readers come first, of which 90 takes longest, so that independent work runs beside it.
-    late = sorted(
-        (task for task in work if task not in early),
-        key=lambda task: int(task[0].stem.split("_")[0]) < LATE,
-    )
+    late = [task for task in work if int(task[0].stem.split("_")[0]) >= LATE]
+    early = [task for task in work if task not in late]
+    if jobs > 1:
+        rounds = _rounds({notebook.stem: values for notebook, _, values in early})
+        early.sort(key=lambda task: -rounds.get(task[0].stem, 0))
     forked = CAN_FORK and jobs > 1
     manager = ForkedKernelManager if forked else KernelManager
     execute = partial(_execute, manager=manager, stopped=(stopped := threading.Event()))
@@ -128,6 +127,21 @@ def reproduce(
             begun = [future for future in futures if not future.cancelled()]
             while wait(begun, timeout=0.2).not_done:
                 KernelManager.kill_all()
+
+
+def _rounds(values: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """The rounds that each notebook's plan trains, without runs of notebooks before it.
+
+    Args:
+        values: the parameters of notebooks, by name.
+    """
+    seen: set[str] = set()
+    rounds = {}
+    for name in [name for name in plans.planned() if name in values]:
+        asked = {str(replace(run, part="")): run for run in plans.requests(name, **values[name])}
+        rounds[name] = sum(run.rounds or 0 for key, run in asked.items() if key not in seen)
+        seen |= asked.keys()
+    return rounds
 
 
 def _execute(

@@ -1,4 +1,4 @@
-"""Several notebooks at once: what makes runs comes first, then what reads them, then the rest."""
+"""Several notebooks at once: those that train most come first, what reads their runs comes last."""
 
 import os
 import socket
@@ -39,14 +39,22 @@ assert sorted(path.name for path in pathlib.Path().glob("*.txt")) == ["10_slow.t
 @pytest.fixture
 def checkout(write_notebook):
     def write(name, code):
-        plan = "def plan(n):\n    return []" if name in MAKERS else None
+        plan = PLAN.format(MAKERS[name]) if name in MAKERS else None
         return write_notebook(name, plan, PARAMETERS, code)
 
     return write
 
 
 LEAVE = "import fedlib, json; fedlib.left = json.left = 1"
-MAKERS = ("10_slow", "20_fast")
+# The rounds of a run that each plan asks for, and of one that all ask for.
+MAKERS = {"10_slow": 3, "20_fast": 5, "30_wrong": 13}
+PLAN = """
+from fedlib.plans import grid
+
+def plan(n):
+    runs = [grid("quadratic", "fedavg", {{}}, n, rounds=rounds) for rounds in ({}, 9)]
+    return {{"runs": sum(runs, [])}}
+"""
 # What each notebook does, and how its error begins.
 SERIES = {
     "10_slow": (WRITE.format(seconds=1.5, name="10_slow"), None),
@@ -68,13 +76,15 @@ def test_notebooks_at_once_are_fresh_and_readers_wait_for_makers(checkout, tmp_p
     for name, (code, _) in SERIES.items():
         checkout(name, code)
     done = list(reproduce.reproduce(output=tmp_path / "executed", jobs=3))
-    others = sorted(name for name in SERIES if name not in (*MAKERS, "90_reader"))
-    assert [one.name for one in done] == [*MAKERS, "90_reader", *others]
+    others = sorted(SERIES.keys() - MAKERS.keys() - {"90_reader"})
+    # By rounds: 13, 3 + 9, and 5, as a run that all ask for counts for the first of them.
+    trained = ["30_wrong", "10_slow", "20_fast"]
+    assert [one.name for one in done] == [*trained, *others, "90_reader"]
     for one in done:
         expected = SERIES[one.name][1]
         assert one.error == expected if expected is None else one.error.startswith(expected), one
         assert one.seconds > 0 and (one.output.is_file() or one.name == "50_dies")
-    assert done[0].seconds > 1.5
+    assert done[1].seconds > 1.5
 
 
 class Robbed(AsyncKernelManager):
