@@ -10,13 +10,11 @@ from __future__ import annotations
 import functools
 import inspect
 import pkgutil
-import re
 import reprlib
 import sys
 import traceback
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
@@ -148,25 +146,6 @@ def own_line(error: BaseException) -> str:
         if inside and not {"fedlib", "site-packages"} & {*inside}:
             place = f" ({Path(*inside)}, line {frame.lineno})"
     return place
-
-
-@contextmanager
-def whole_tensors(message: str) -> Iterator[None]:
-    """Explain errors of code that takes a tensor of several numbers for one, as ``if`` does.
-
-    Args:
-        message: with ``{}`` for the place.
-
-    Raises:
-        Error: the code does.
-    """
-    try:
-        yield
-    except (RuntimeError, ValueError, TypeError) as error:
-        kinds = "Boolean value of Tensor|only (one|length-1|integer)|converted to Scalar"
-        if not re.search(kinds, str(error)):
-            raise
-        raise Error(message.format(own_line(error))) from error
 
 
 def whole(name: str, value: Any, low: int, high: int = MOST, allowed: str = "") -> int:
