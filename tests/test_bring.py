@@ -369,6 +369,7 @@ IGNORED = {
     "another number": (nn.CrossEntropyLoss(ignore_index=2), Y, lambda: nn.Linear(4, 3)),
     "tokens": (nn.CrossEntropyLoss(), torch.stack([SOME, SOME.flip(0)], 1), tokens),
     "weights": (nn.CrossEntropyLoss(weight=T), Y, lambda: nn.Linear(4, 3)),
+    "equal weights": (nn.CrossEntropyLoss(weight=T / T * 2), Y, lambda: nn.Linear(4, 3)),
     "weights of tokens": (
         nn.CrossEntropyLoss(weight=T / 9, label_smoothing=0.2),
         torch.stack([SOME, SOME.flip(0)], 1),

@@ -72,7 +72,7 @@ def hyperparameters(run: Run) -> dict[str, Any]:
         values |= {name: value for name, value in _part(method, part).items() if name != "lr"}
     values |= {name: value for name, value in method.items() if not isinstance(value, Mapping)}
     for owner in (method, _part(method, "server")):
-        if "server_lr" not in values and "lr" in owner:
+        if "lr" in owner:
             values["server_lr"] = owner["lr"]
     values["client_optimizer"] = client_optimizer(run)
     if "base" in method:

@@ -92,13 +92,17 @@ def test_a_clients_batches_do_not_depend_on_the_cohort():
 
 
 def test_each_local_step_has_masks_of_its_own():
-    """So do those of other clients and of other rounds."""
+    """So do those of other clients and of other rounds, and an augmentation of each example."""
     p, later = plan([0, 1, 2, 3, 4]), plan([0, 1, 2, 3, 4], round=5)
     keys = torch.cat([p.keys, later.keys])
     assert len(keys) == 2 * sum(p.active) == len(keys.unique())
     with masks(keys):
         kept = dropout(torch.ones(len(keys), 64), 0.5) > 0
     assert len(kept.unique(dim=0)) == len(keys)
+    seen, here = [], torch.device("cpu")
+    images = feed.Feed(pictures(lambda x, k: seen.append(k) or flat(x, k)), {}, torch.float32, here)
+    images.inputs(torch.zeros(len(keys), 3, dtype=torch.int64), keys)
+    assert len(seen[-1].unique()) == 3 * len(keys)
 
 
 def test_finished_clients_leave_and_only_last_batches_are_short():

@@ -28,6 +28,15 @@ class Caches(nn.Linear):
         return super().forward(input) * self.ones
 
 
+class Doubles(Caches):
+    """One that changes the buffer from its second call on."""
+
+    def forward(self, input):
+        if "ones" in self._buffers:
+            self.ones = 2 * self.ones
+        return super().forward(input)
+
+
 def task(model=lambda: nn.Linear(3, 3), x=X, y=Y, **others):
     data = fedlib.ClientData(x, y, PARTS)
     return fedlib.Task("mine", model, data, data, **others)
@@ -58,6 +67,7 @@ WRONG = {
         {"model": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))},
         "changes the buffer 'parametrizations.weight.0._u'",
     ),
+    "a cache that changes": ({"model": lambda: Doubles(3, 3)}, "changes the buffer 'ones'"),
     "two outputs": ({"model": lambda: nn.GRU(3, 3)}, "model GRU gives a tuple"),
     "detached outputs": (
         {"loss": lambda o, y: losses.cross_entropy(o.detach(), y)},
@@ -104,6 +114,10 @@ WRONG = {
     "an infinite label": (
         {"y": changed(X, 4, float("inf")), "loss": nn.L1Loss()},
         "train client 1's example 4 has the label .inf, inf, inf., so that its loss is inf",
+    ),
+    "a label that is infinite in float32": (
+        {"y": changed(X.double(), 4, 1e300), "loss": nn.L1Loss()},
+        "has the label .1e.300, .* so that its loss is inf",
     ),
     "a transform that fails": (
         {"transform": lambda x, keys: x @ x},

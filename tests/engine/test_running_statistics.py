@@ -157,26 +157,6 @@ def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend, l2, model):
     assert sent == 2 * (sum(p.numel() for p in wanted.parameters()) + 6)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "overrides"),
-    [
-        ("fedavg", {"client_optimizer": "delta_sgd"}),
-        ("fedadam", {"server_lr": 0.01}),
-        ("moon", {"client_lr": 0.1}),
-        ("mime", {"client_lr": 0.1}),
-        ("scaffold", {"client_lr": 0.1}),
-        ("adafedadam", {"client_lr": 0.1}),
-    ],
-)
-def test_backends_agree_in_short_batches(algorithm, overrides):
-    problem = task(batch_size=4, local_epochs=2)
-    settings = {**SETTINGS, "clients_per_round": 3, "overrides": overrides}
-    runs = [fedlib.run(problem, algorithm, backend=backend, **settings) for backend in BACKENDS]
-    for other in runs[1:]:
-        torch.testing.assert_close(runs[0].params, other.params, rtol=1e-9, atol=1e-10)
-    assert (runs[0].params["norm.running_mean"] != 0).all()
-
-
 def test_a_step_moves_the_statistics_once_however_often_it_evaluates():
     problem = task(batch_size=None, local_epochs=3)
     settings = {**SETTINGS, "rounds": 1, "clients_per_round": 3}
@@ -189,15 +169,17 @@ def test_a_step_moves_the_statistics_once_however_often_it_evaluates():
         torch.testing.assert_close(got[name], wanted[name], rtol=0, atol=1e-12)
 
 
-def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path):
-    problem = task(batch_size=4)
+@pytest.mark.parametrize(("algorithm", "model"), [("fedavg", tracked), ("mime", users)])
+def test_a_configuration_is_the_same_alone_and_in_a_grid(algorithm, model, tmp_path):
+    problem = dataclasses.replace(task(batch_size=4), model=model)
     rates = [0.05, 0.3, 1e200]  # the last one diverges
-    alone = [fedlib.run(problem, "fedavg", overrides={"client_lr": r}, **SETTINGS) for r in rates]
+    alone = [fedlib.run(problem, algorithm, client_lr=rate, **SETTINGS) for rate in rates]
     configured = [
-        configure(problem, "fedavg", overrides={"client_lr": rate}, **SETTINGS) for rate in rates
+        configure(problem, algorithm, overrides={"client_lr": rate}, **SETTINGS) for rate in rates
     ]
     resumed, grid = (interrupted(configured, tmp_path, cuts) for cuts in ((1, 1), ()))
     assert [run.diverged is None for run in grid] == [True, True, False]
+    assert grid[0].meta["backend"] == "vectorized"
     assert all(same(a, b) for a, b in zip(resumed[:2], grid[:2], strict=True))
     for one, other in zip(alone[:2], grid[:2], strict=True):
         torch.testing.assert_close(one.params, other.params, rtol=1e-9, atol=1e-10)
@@ -221,7 +203,7 @@ def ordinary():
     return nn.Sequential(*layers, nn.Linear(4, 2))
 
 
-SPS = {"client_optimizer": "sps"}
+SPS, DELTA = {"client_optimizer": "sps"}, {"client_optimizer": "delta_sgd"}
 
 
 @pytest.mark.parametrize(
@@ -230,12 +212,15 @@ SPS = {"client_optimizer": "sps"}
         *(("mime", {}, tracked, "mean"), ("mime", {}, ordinary, "sum")),
         *(("qfedavg", {}, tracked, "sum"), ("adafedadam", {}, ordinary, "mean")),
         *(("fedavg", SPS, tracked, "sum"), ("fedavg", SPS, ordinary, "mean")),
+        *((name, {}, tracked, "mean") for name in ("fedadam", "moon", "scaffold", "adafedadam")),
+        ("fedavg", DELTA, tracked, "mean"),
     ],
 )
-def test_rows_agree_with_an_l2_term(algorithm, overrides, model, reduction):
-    problem = task(batch_size=4, l2=0.03, reduction=reduction)
+def test_rows_agree_in_short_batches_with_an_l2_term(algorithm, overrides, model, reduction):
+    problem = task(batch_size=4, local_epochs=2, l2=0.03, reduction=reduction)
     problem = dataclasses.replace(problem, model=model)
-    assert_rows_agree(problem, algorithm, overrides=overrides, **SETTINGS)
+    params = assert_rows_agree(problem, algorithm, overrides=overrides, **SETTINGS)
+    assert model is not tracked or (params["norm.running_mean"] != 0).all()
 
 
 @pytest.mark.parametrize(

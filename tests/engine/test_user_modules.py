@@ -354,11 +354,13 @@ GRIDS = ["padding", "drawing rand", "drawing encoder", "function", "frozen in pa
 
 
 @pytest.mark.parametrize("name", [*GRIDS, "mean", "BatchNorm2d"])
-def test_a_grid_of_them_is_their_runs(name):
+def test_a_grid_of_them_is_their_runs(name, caplog):
     """Of those that look across a batch too: evaluation's pieces depend on no other run."""
     task, rates = fedlib.Task("m", EVERY[name], DATA, TESTED), [0.1 * n for n in range(1, 12)]
     how = {"rounds": 2, "dtype": "float64"}
     frame = fedlib.grid(task, "fedavg", client_lr=rates, **how)
+    plainly = any(record.name == "fedlib.plainly" for record in caplog.records)
+    assert plainly == (name in MIXING)
     frame = frame[(frame["split"] == "test") & (frame["metric"] == "loss")]
     for rate in (0.1, 0.5):
         alone = fedlib.run(task, "fedavg", overrides={"client_lr": rate}, **how)

@@ -11,7 +11,7 @@ import fedlib
 from fedlib.reproduction.compare import compare
 from fedlib.results import Store
 from fedlib.results.files import open_runs
-from fedlib.results.published import publish, thin
+from fedlib.results.published import publish, rounded, thin
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import training_score
 from tests.refusals import refused
@@ -60,6 +60,8 @@ def test_a_published_run_equals_the_stored_one(made, place):
         kept = {k: v for k, v in history.meta.items() if k not in ("params_sha256", "parameters")}
         assert kept.items() <= read.meta.items() and read.meta["thinned"]
     assert isinstance(place.load(made[0].config.digest).config.local_epochs, tuple)
+    rows = pd.read_parquet(place.published[0] / "own.parquet")
+    assert {*rows.loc[rows["client"].notna(), "round"]} == {1, 5}  # of the last evaluations
 
 
 @pytest.mark.parametrize("name", ["before", "thereafter"])  # before and after "own", by name
@@ -109,6 +111,8 @@ def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every, eval_last,
     kept = first | last | (full.frame["round"] % eval_every == 0)
     pd.testing.assert_frame_equal(thinned.frame, full.frame[kept].reset_index(drop=True))
     pd.testing.assert_frame_equal(thin(thinned).frame, thinned.frame)
+    whole = dataclasses.replace(full, frame=full.frame.assign(value=123456789.0))
+    assert rounded(whole).frame.equals(whole.frame)  # as numbers of floats are
 
 
 def test_the_same_runs_give_the_same_bytes(made, results, tmp_path, monkeypatch):
@@ -120,17 +124,18 @@ def test_the_same_runs_give_the_same_bytes(made, results, tmp_path, monkeypatch)
 @pytest.mark.parametrize("how", ["changed", "cut"])
 def test_no_changed_byte_is_read(results, tmp_path, how):
     """Of a run or several, published or not: the file's hash vouches for every bit of it."""
-    good = (results / "own.parquet").read_bytes()
+    good, path = (results / "own.parquet").read_bytes(), tmp_path / "own.parquet"
+    path.write_bytes(good)
+    assert open_runs(path)
     draw = random.Random(0)
-    for number, place in enumerate(draw.sample(range(len(good)), 60)):
-        path, bad = tmp_path / f"{number}.parquet", bytearray(good)
+    for place in draw.sample(range(len(good)), 60):
+        bad = bytearray(good)
         if how == "cut":
             del bad[place:]
         else:
             bad[place] ^= 1 << draw.randrange(8)
         path.write_bytes(bad)
         refused(f"^damaged runs {path}: .*. Delete it, then run or", open_runs, path)
-    assert open_runs(results / "own.parquet")
 
 
 def test_what_is_damaged_or_of_another_version_is_named_and_left_out(

@@ -99,6 +99,9 @@ def test_a_run_goes_on_with_the_same_cohorts_or_not_at_all(tmp_path):
     task = fedlib.quadratic_task(np.ones((6, 1, 1)), np.arange(6.0)[:, None])
     task = dataclasses.replace(task, cohorts=lambda number, size: known[number], version="1")
     common = {"rounds": 4, "checkpoint": tmp_path, "checkpoint_every": 1}
+    calls = iter(range(99))
+    others = dataclasses.replace(task, cohorts=lambda n, size: [next(calls) % 6 if n > 2 else n])
+    refused(r"cohorts\(3, 6\) gives others", fedlib.run, others, "fedavg", rounds=4)
     whole = fedlib.run(task, "fedavg", rounds=4)
     with pytest.raises(KeyboardInterrupt):
         fedlib.run(task, "fedavg", callback=stop, **common)
