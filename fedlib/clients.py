@@ -277,6 +277,8 @@ def _tensor(name: str, values: Any) -> Any:
     if not isinstance(values, Tensor):
         if not hasattr(values, "__array__"):
             return values
+        if np.ma.is_masked(values):
+            raise Error(f"client data: {name} has masked values. Fill them, or leave them out")
         array = np.asarray(values)
         if array.dtype.kind not in "biufc":
             what = f"client data: {name} is a {type(values).__name__} of {array.dtype}"

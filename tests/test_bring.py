@@ -47,6 +47,7 @@ def with_(value, example):
 TWO, PLACES = {"clients_per_round": 2}, itertools.count()
 NANS, NOTHING = fedlib.ClientData(X * NAN, Y, [[3, 4]]), fedlib.ClientData(X, Y, [[]])
 REFUSED = {
+    "masked": ({"x": np.ma.masked_greater(X.numpy(), 1)}, "x has masked values"),
     "infinite": ({"x": with_(-INF, 10)}, "train client 1's example 10 has the input -inf"),
     "beyond float32": ({"x": with_(0, 0).double() * 1e200}, "0's example 0 .*no finite fl"),
     "a test set of NaN": ({"test": NANS}, "test client 0's example 3 has the input nan"),

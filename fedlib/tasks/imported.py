@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedlib import datasets, partitioners
 from fedlib.arguments import Seed, checked
-from fedlib.clients import ClientData
+from fedlib.clients import ClientData, require_owners
 from fedlib.datasets import Dataset, TextDataset
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import SPLITS
@@ -212,6 +212,7 @@ def table_task(
     _require_numbers(frame[named], features)
     if frame[label].dtype.kind == "f" and (frame[label] % 1 != 0).any():
         raise Error(f"column {label!r} has fractions, no labels: for a regression make a Task")
+    require_owners(f"column {label!r}", frame[label])
     y, names = pd.factorize(frame[label], sort=True)
     owners, ids = np.zeros(len(frame), np.int64), pd.Index(["all"])
     if client is not None:

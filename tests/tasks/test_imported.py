@@ -177,6 +177,7 @@ def test_a_table_is_a_task():
         ({"age": [[1, 2]] * 90}, {}, r"pandas\.DataFrame\(frame\['age'\]\.tolist\(\)\)"),
         ({"age": [{"bytes": b""}] * 90}, {}, r"of images, fedlib\.from_datasets"),
         ({"sick": np.linspace(0, 1, 90)}, {}, "'sick' has fractions, no labels"),
+        ({"sick": [1, "1", 2] * 30}, {}, "'sick': 1 and '1' would have one name"),
     ],
 )
 def test_tables_that_are_no_tasks_are_refused(change, columns, message):
