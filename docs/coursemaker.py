@@ -32,7 +32,7 @@ COURSE = Path(__file__).parent / "course"
 ROW = re.compile(r"^\| \[(\d+) ([^\]]+)\][^|]*\|([^|]*)\|", re.MULTILINE)
 TOLD, PICTURES = ("title", "Idea", "Summary"), ("Idea", "Run", "Figures")
 HEADING = re.compile(r"^(?=## )", re.MULTILINE)
-LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.ipynb\)")
+LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.(?:ipynb|md)\)")
 # A formula, a table and a text that continues in lower case belong to the block before them.
 BETWEEN = re.compile(r"\n\n(?!\$\$|\||[a-z])|\n(?=- )")
 # The end of a text that only leads to a cell: a slide without the cell does not say it.

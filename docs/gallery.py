@@ -84,12 +84,12 @@ def signs(claim: dict[str, str]) -> str:
 
 
 def emphasised(sentence: str) -> str:
-    """A sentence in HTML, in bold. If it is long, only its beginning is bold.
+    """Words in HTML, in bold. If they are long, only the first sentence is bold.
 
     >>> emphasised("One & all.")
     '<b>One &amp; all.</b>'
     """
-    if len(sentence) > LONG and (parts := re.split(r"(?<=;) ", sentence, maxsplit=1))[1:]:
+    if len(sentence) > LONG and (parts := re.split(r"(?<=\.) ", sentence, maxsplit=1))[1:]:
         return f"<b>{escape(parts[0], quote=False)}</b> {escape(parts[1], quote=False)}"
     return f"<b>{escape(sentence, quote=False)}</b>"
 
