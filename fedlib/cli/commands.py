@@ -214,6 +214,7 @@ def list_(
     blocks = []
     for kind, entries in chosen.items():
         rows = [(f"  {name}", entry["about"]) for name, entry in entries.items()]
+        rows = rows or [("  none here: they belong to a checkout", "")]
         blocks.append(f"{kind}\n{columns(rows)}")
     show(kinds if what == "all" else kinds[what], as_json, "\n\n".join(blocks))
 
@@ -459,8 +460,10 @@ def run(
     result: dict[str, Any] = {"task": task, "algorithm": algorithm, "digest": digest}
     result |= {"stand_in": history.stand_in, "rounds": config.rounds, "diverged": history.diverged}
     result |= {"seconds": seconds, "last": last, "final": final}
-    rows = [("", "last", f"last {history.window()} rounds")]
+    rows: list[tuple[str, ...]] = [("", "last", f"last {history.window()} rounds")]
     rows += [(name, f"{value:.4f}", f"{final[name]:.4f}") for name, value in last.items()]
+    if history.window() == 1:  # the last value again
+        rows = [row[:2] for row in rows]
     state = f"diverged in round {history.diverged}" if history.diverged else "done"
     took = f"{config.rounds} rounds in {seconds:.1f} s"
     text = f"{algorithm} on {task}: {state}, {took}, run {digest}\n{columns(rows)}"
