@@ -67,7 +67,7 @@ def ends_of(task):
     return printed | {f"{value:.1f}" for value in last.groupby("algorithm")["line"].last()}
 
 
-def tests_of(file, evaluations):
+def accuracies_of(file, evaluations):
     """The mean test accuracies of published runs over their last evaluations, in percent."""
     runs = pd.read_parquet(ROOT / "data" / "results" / f"{file}.parquet")
     tested = runs.query("split == 'test' and metric == 'accuracy' and client.isna()")
@@ -90,7 +90,7 @@ SUMMED_UP = [
     ("11", "On the real images", ends_of("cifar100")),
     ("12", "On the real images", numbers_of("fedopt/table_1", "task == 'emnist_cr'", *BOTH)),
     ("13", "How long the plateau", ends_of("emnist_ae") | {str(*MEAN_IMAGE.values())}),
-    ("14", "The table has", ends_of("shakespeare") | tests_of("14_shakespeare_laptop", 4)),
+    ("14", "The table has", ends_of("shakespeare") | accuracies_of("14_shakespeare_laptop", 4)),
     ("15", "With few rounds", ends_of("stackoverflow_nwp")),
     ("16", "On real posts", ends_of("stackoverflow_lr")),
     ("20", "On real FEMNIST", numbers_of("adafedadam/table_5", "task == 'fair_femnist'", *BOTH)),
