@@ -79,7 +79,8 @@ nitpick_ignore = [
 log = logging.getLogger(__name__)
 ROOT = project_root()
 # Where links of the checkout lead on the site.
-MOVED = {"site/": "/", "docs/site/": "/", "../figures/README.md": "/gallery/index.md"}
+MOVED = dict.fromkeys(("site/", "docs/site/", "../docs/site/"), "/")
+MOVED["../figures/README.md"] = "/gallery/index.md"
 LONGEST = 40_000  # letters of a page that the search shows excerpts of
 # The pages below docs/notebooks.md: the groups of notebooks, then the course.
 TOCTREE = "\n\n```{toctree}\n:hidden:\n:titlesonly:\n:glob:\n\n/gallery/notebooks_*\n"
@@ -91,8 +92,6 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
 
     docs/site is the top of the site.
     """
-    for own, there in MOVED.items():
-        source[0] = source[0].replace(f"]({own}", f"]({there}")
     if name == "docs/notebooks":
         source[0] += TOCTREE
     if name.startswith("notebooks/"):
@@ -107,6 +106,8 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
         if copy is None:
             book.cells[0].source += "\n\n*This site was made without executing the notebook.*"
         source[0] = nbformat.writes(book).replace(f"{ROOT}/", "")
+    for own, there in MOVED.items():
+        source[0] = source[0].replace(f"]({own}", f"]({there}")
 
 
 def formula(block: bool) -> Any:
