@@ -152,7 +152,9 @@ def test_predictions_are_of_the_test_examples_with_targets_and_clients():
     for x in (X.numpy(), X.tolist(), pd.DataFrame(X.numpy())):  # inputs of one's own
         given = fedlib.predict(one, history.params, x)
         assert torch.equal(given[places], outputs) and given.targets is None
-    refused(r"x has 1 axes .* 2: give \[N, ...\]", fedlib.predict, one, history.params, X[0])
+    for x in (X[0], X[None]):
+        message = rf"x has {x.ndim} axes .* 2: give \[N, ...\]"
+        refused(message, fedlib.predict, one, history.params, x)
 
 
 def test_a_model_made_with_less_precision_keeps_what_it_learned():

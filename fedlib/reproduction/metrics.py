@@ -56,7 +56,7 @@ class Metric:
         if history.diverged is not None or self.series not in history.metrics(self.split(history)):
             return np.nan
         rounds, values = history.points(self.series, self.split(history))
-        values = values[rounds > max(0, rounds[-1] - late(history))]
+        values = values[rounds > rounds[-1] - late(history)]
         averaged = 1 if self.window == 1 else len(values)
         return float(values.std(ddof=1) / averaged**0.5) if len(values) > 1 else np.nan
 

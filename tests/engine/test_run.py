@@ -15,6 +15,7 @@ from fedlib.engine import configure, programs
 from fedlib.engine.device import SHARE
 from fedlib.engine.fairness import fairness
 from fedlib.engine.states import home
+from fedlib.models import MLP
 from tests.refusals import refused
 
 BAD = [
@@ -116,6 +117,9 @@ def test_a_diverging_configuration_ends_alone(name):
         assert tests["round"].max() == ends[-1] - 1 and np.isfinite(tests["value"]).all()
         if alone.diverged is None:
             assert np.allclose(own["value"], alone.frame["value"], rtol=1e-5, atol=1e-6)
+        else:  # the last finite ones
+            before = fedlib.run(task, name, **{**given, "rounds": alone.diverged - 1})
+            torch.testing.assert_close(alone.params, before.params)
     assert 31 == ends[0] == ends[2] > ends[3] > ends[1]
 
 
@@ -130,6 +134,9 @@ def test_history_frames(synthetic):
     assert list(clients.columns) == ["client", "split", "metric", "value", "examples"]
     assert len(clients.query("split == 'test' and metric == 'accuracy'")) == 10
     assert set(history.params) == {"linear.weight", "linear.bias"}
+    data = synthetic.test  # of no clients: it has no spread over them
+    whole = dataclasses.replace(synthetic, test=fedlib.ClientData(data.x, data.y, [data.index]))
+    assert fedlib.run(whole, "fedavg", rounds=0).metrics() == ["loss", "accuracy"]
 
 
 RULES = [(23, 7, 5), (21, 7, 1), (4, 9, 9), (6, 6, 3)]
@@ -165,8 +172,10 @@ def test_training_loss_is_the_example_weighted_mean_of_batch_losses(synthetic, l
 
     The L2 term counts in gradients alone.
     """
-    task = dataclasses.replace(synthetic, l2=l2)
+    moved = {"l2": l2, "model": lambda: MLP(60, (5,), 10)}  # a softmax would begin at 0
+    task = dataclasses.replace(synthetic, **moved) if l2 else synthetic
     history = fedlib.run(task, "fedavg", rounds=2, overrides={"client_lr": 0}, dtype="float64")
+    assert history.meta["backend"] == "vectorized"
     model = task.model().double()
     model.load_state_dict(history.params)
     data = task.train
@@ -197,17 +206,22 @@ def test_final_averages_the_last_rounds(quadratic):
     assert ended.final("loss", window=99) == pytest.approx(series.loc[1:20].mean())
     assert ended.final("loss") == pytest.approx(series.loc[20])
     refused("did you mean", history.final, "los")
+    longer = dataclasses.replace(history, meta={**history.meta, "stopped": 40})
+    assert longer.window() == 3  # of 2.7 rounds
     for window in (0, math.nan, True, 2.5):
         refused(f"window is {window}", history.final, "loss", window=window)
 
 
 def test_grid_frame_has_a_row_per_cell_and_metric(quadratic):
     rates = {"client_lr": [0.1, 0.2], "server_lr": [1, 2, 3]}
-    frame = fedlib.grid(quadratic, "fedadam", rounds=2, overrides={"tau": 0.1}, **rates)
+    usual = {"tau": 0.1, "server_lr": 9.0}  # the second in place of which come an axis's
+    frame = fedlib.grid(quadratic, "fedadam", rounds=2, overrides=usual, **rates)
     columns = ["client_lr", "server_lr", "round", "split", "metric", "value", "diverged"]
     assert list(frame.columns) == columns and frame.index.is_unique
     ends = frame[(frame["round"] == 2) & (frame["split"] == "test")]
-    assert len(ends) == 6 and len(ends[["client_lr", "server_lr"]].drop_duplicates()) == 6
+    cells = [(one, other) for one in (0.1, 0.2) for other in (1, 2, 3)]
+    assert [*zip(ends["client_lr"], ends["server_lr"], strict=True)] == cells
+    assert ends["value"].nunique() == 6
     for axes, message in (
         ({"client_lr": []}, "axis client_lr has no values"),
         ({"cliet_lr": [1.0]}, "unknown override for fedadam 'cliet_lr'"),
@@ -217,12 +231,15 @@ def test_grid_frame_has_a_row_per_cell_and_metric(quadratic):
         refused(message, fedlib.grid, quadratic, "fedadam", rounds=2, **axes)
 
 
-@pytest.mark.parametrize("name", ["fedadam", "mime"])
-def test_weights_of_all_zero_cohorts_leave_the_server_alone(name):
+@pytest.mark.parametrize(
+    ("name", "size", "given"), [("fedadam", 1, {}), ("mime", 1, {}), ("mime", 2, {"split": True})]
+)
+def test_weights_of_all_zero_cohorts_leave_the_server_alone(name, size, given):
     draw = np.random.default_rng(0)
-    A = np.stack([np.eye(2)] * 2)
-    task = fedlib.quadratic_task(A, draw.standard_normal((2, 2)), weights=[0.0, 1.0], x0=[1, 2])
-    history = fedlib.run(task, name, rounds=8, clients_per_round=1, overrides={"local_steps": 1})
+    A, b = np.stack([np.eye(2)] * 3), draw.standard_normal((3, 2))
+    task = fedlib.quadratic_task(A, b, weights=[0.0, 1.0, 1.0], x0=[1, 2])
+    how = {"rounds": 8, "clients_per_round": size}
+    history = fedlib.run(task, name, **how, local_steps=1, **given)
     losses = history.series("loss")
     moved = (losses.diff().abs() > 0).iloc[1:]
     assert 0 < moved.sum() < 8
@@ -232,6 +249,10 @@ def test_seeds_are_an_axis_of_a_grid(quadratic):
     common = {"rounds": 2, "overrides": {"local_steps": 1}}
     frame = fedlib.grid(quadratic, "fedavg", seed=[0, 5], client_lr=[0.1, 0.2], **common)
     assert list(frame.columns[:2]) == ["seed", "client_lr"]
+    assert frame["seed"].is_monotonic_increasing
+    short = dataclasses.replace(quadratic, rounds=1)
+    ends = fedlib.grid(short, "fedavg", client_lr=[0.1], **common).query("split == 'test'")
+    assert ends["round"].tolist() == [0, 2]
     for seed in (0, np.int64(5)):
         alone = fedlib.grid(quadratic, "fedavg", seed=seed, client_lr=[0.1, 0.2], **common)
         part = frame[frame["seed"] == seed].drop(columns="seed").reset_index(drop=True)
@@ -272,10 +293,10 @@ def test_memories_of_clients_decide_how_many_configurations_train_together(monke
     seen = 12 * (1 - 0.5**4)
     each = math.ceil(seen) * 610 * 4
     module = sys.modules["fedlib.engine.run"]  # fedlib.engine.run is the function
-    monkeypatch.setattr(module, "free_bytes", lambda device: each * 2 / SHARE + 1)
+    monkeypatch.setattr(module, "free_bytes", lambda device: each * 4 / SHARE + 1)
     how = {"rounds": 4, "clients_per_round": 6}
     cells = [{"client_lr": rate} for rate in (0.1, 0.2, 0.3, 0.4, 0.5)]
-    for name, sizes in (("scaffold", [2, 2, 1]), ("fedavg", [5])):
+    for name, sizes in (("scaffold", [3, 2]), ("fedavg", [5])):
         runs = [configure(task, name, overrides=cell, **how) for cell in cells]
         assert [len(group) for group in programs(runs, "cpu")] == sizes
     with monkeypatch.context() as patch:

@@ -64,7 +64,7 @@ def test_in_halves_those_who_train_have_measured_nothing():
 
 def test_a_ratio_metric_sums_numerators_and_denominators_apart():
     x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 1, 1])
-    data = fedlib.ClientData(x, y, [np.array([0]), np.array([1, 2])])
+    data = fedlib.ClientData(x, y, [[0], [1, 2], []])
 
     def ratio(outputs, targets):
         return targets.to(outputs.dtype), (1.0 + 2 * targets).to(outputs.dtype)
@@ -73,7 +73,8 @@ def test_a_ratio_metric_sums_numerators_and_denominators_apart():
     history = fedlib.run(task, "fedavg", rounds=0, clients_per_round=2)
     assert history.series("ratio").tolist() == [pytest.approx(2 / 7)]
     own = history.clients[history.clients["metric"] == "ratio"]["value"].tolist()
-    assert own == [pytest.approx(0.0), pytest.approx(2 / 6)]
+    assert own == pytest.approx([0.0, 2 / 6, np.nan], nan_ok=True)
+    assert history.series("ratio_unweighted").tolist() == [pytest.approx(1 / 6)]
 
 
 def test_clients_get_back_what_was_put_and_room_never_exceeds_the_population():

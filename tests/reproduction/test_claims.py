@@ -160,6 +160,10 @@ def test_rounds_count_to_the_first_evaluation_at_the_target_and_never_is_one_mor
         holed = frame.assign(value=frame["value"].where(~frame["round"].isin(gone)))
         reached = min({5, 6, 7, 8} - {*gone})
         assert ev.rounds_to(holed, "accuracy", target).loc["a", (0, MEAN)] == reached
+    two = pd.concat([frame, frame[frame["algorithm"] == "a"].assign(seed=1)])
+    lacks = ev.rounds_to(two, "accuracy", pd.concat([target, target.rename({0: 1}, level="seed")]))
+    assert lacks.loc["b"].isna().tolist() == [False, False, True, True]
+    assert ev.most(lacks, ["a", "b"]).isna().tolist() == [False, False, True, True]
     with pytest.raises(Missing):
         ev.rounds_to(frame[frame["late"]].drop_duplicates("algorithm"), "accuracy", target)
 
@@ -545,6 +549,10 @@ def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run
     apart = [replace(run, config=replace(run.config, task=task)) for run in ahead]
     alone = claims.judged(replace(evidence, together=True), "paper", {"10_a": fair, "11_b": apart})
     assert alone.verdict == HOLDS
+    # Nor do those that a frame leaves out count in what is said of the runs.
+    longer = [replace(run, config=replace(run.config, task=task, rounds=999)) for run in ahead]
+    first = replace(evidence, frame=lambda runs: ev.numbers(runs[: len(fair)]))
+    assert claims.judged(first, "paper", {"10_a": [*fair, *longer]}).rounds == ROUNDS
 
 
 def test_an_untuned_method_is_not_judged_and_a_verdict_names_the_parts_without_runs(

@@ -147,6 +147,9 @@ def test_adafedadam_metrics(hand_made, synthetic, splits):
     assert worst["ours_unweighted"] == pytest.approx(30.0)
     weighted, unweighted = METRICS["mse_x1000"](run)  # the test data of its task has no clients
     assert weighted == 1.0 and math.isnan(unweighted)
+    lost = dataclasses.replace(run, meta={**run.meta, "diverged": 1})
+    numbers = [number for name in ("std", "worst30") for number in METRICS[name](lost)]
+    assert all(map(math.isnan, numbers))
 
 
 def test_the_papers_settings_win_over_reduced_ones_and_real_data_over_stand_ins(
@@ -285,6 +288,10 @@ def test_ours_is_the_mean_over_splits_and_may_be_off_by_what_they_change(
     chance = [2 * math.hypot(alone, 1.5**0.5 * u) for u in frame["splits_std"]]
     assert list(frame["chance"]) == pytest.approx(chance)
     assert list(frame["outcome"]) == ["differs", "agrees", "differs", "cannot be told"]
+    # Within chance (0.88), not both spreads (0.75); within the spreads (1.22), not chance (1.12).
+    for number, own in ((92.075, 0.1), (92.445, 0.5)):
+        near = cells([*here, same], cell.assign(printed=number, printed_spread=own))
+        assert near["outcome"].item() == "agrees"
 
 
 def test_numbers_of_the_same_runs_are_compared_once(hand_made, synthetic, printed):

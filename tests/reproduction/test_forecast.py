@@ -58,8 +58,16 @@ def test_hours_are_the_measured_seconds_of_the_nearest_workload():
     (both,) = forecast.survey(two, "paper")
     assert forecast.needs(both, set(), "paper")["h200"] == pytest.approx(2 * found["h200"])
     (clients,) = forecast.survey([replace(request, algorithm="scaffold")], "paper")
-    more = forecast.needs(clients, set(), "paper")["gigabytes"] - found["gigabytes"]
-    assert more == pytest.approx(500 * 11_181_642 * 4 / 1e9)
+    most = forecast.needs(clients, set(), "paper")["gigabytes"]
+    assert most - found["gigabytes"] == pytest.approx(500 * 11_181_642 * 4 / 1e9)
+    assert forecast.table([group, clients], set(), "paper").loc["all", "gigabytes"] == most
+    (pooled,) = forecast.survey([replace(request, algorithm="centralized")], "paper")
+    hours = forecast.needs(pooled, set(), "paper")["h200"]
+    assert hours == pytest.approx((4000 * 50 * 0.0914 + 296 * 0.33) / 3600, rel=0.01)
+    half = forecast.scale(replace(request, options={"width": 0.5}), "paper")
+    assert (4 * half.work, 4 * half.parameters) == (403.0, 11_181_642)
+    drawn = forecast.scale(Request("mnist", "fedavg", options={"sizes": "100-500"}), "paper")
+    assert drawn.examples == pytest.approx(450 * 300 / 500)
 
 
 def test_what_the_data_decide_is_unknown_and_not_guessed():

@@ -127,6 +127,7 @@ def test_missing_seeds_splits_and_tuning_are_told(made, ours):
     assert "1 of 2 seeds" in note(one, seeds=2) and "of 2 seeds" not in note(one, two, seeds=2)
     assert apart in note(one, two, seeds=2) and apart not in note(one, two)
     assert apart not in note(one, again, seeds=2)
+    assert "10 rounds instead of 5" in note(one, rounds=5)
     # Of runs on one split and others the former count.
     assert ours({"seeds": 2}, one, again, split(2, 2))["seeds"] == 2
     # Other data are another setting, but a stand-in's may be made anew for each seed.
@@ -161,7 +162,7 @@ def test_a_plans_runs_of_a_task_are_on_one_data_set(made, task, mine):
 
     requests = [Request("synthetic", name, options=task.options, rounds=10) for name in names]
     old, new = [*on("2025")], [*on("2026", **mine)]
-    assert digests(Index([*old, *new[:1]]).plan(requests, "quick")) == digests(old)
+    assert digests(Index([*old, *new[:2]]).plan(requests, "quick")) == digests(old)
     assert digests(Index([*old, *new]).plan(requests, "quick")) == digests(new)
 
 
@@ -205,7 +206,8 @@ def test_real_data_come_first_then_the_rounds_asked_for_fewer_options_and_the_ne
     assert [run.meta["created"] for run in found] == ["4", "5", "7", "6", "8"]
     # An option is stored as a list, whichever way it was given.
     pair = dataclasses.replace(request, options={**task.options, "odd": (1, 2)})
-    assert Index([run("9", odd=[1, 2]), *in_order]).asked(pair, "quick")[0].meta["created"] == "9"
+    (found,) = Index([run("9", odd=[1, 2]), *in_order]).asked(pair, "quick")
+    assert found.meta["created"] == "9"
 
 
 def test_of_runs_that_are_as_near_to_print_the_one_evaluated_most_counts(made, ours):
