@@ -14,9 +14,10 @@ def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel(
     with process.threads(4, others=False):
         small = strategy.pick(610, 1, 10, CPU)
         assert (small.backend, small.threads) == ("vectorized", 1)
+        assert strategy.pick(610, 1, 1000, CPU, chunk_clients=1).threads == 1
         assert strategy.pick(1_206_590, 1, 10, CPU) == strategy.Strategy("parallel", 1, 4)
-        middle = strategy.pick(100_000, 1, 8, CPU)
-        assert (middle.backend, middle.chunk_clients) == ("parallel", 2)
+        middle = strategy.pick(100_000, 1, 10, CPU)
+        assert (middle.backend, middle.chunk_clients) == ("parallel", 3)
         assert strategy.pick(1_206_590, 1, 1, CPU).backend == "vectorized"
     with process.threads(1, others=False):
         assert strategy.pick(1_206_590, 1, 10, CPU).backend == "vectorized"
@@ -40,13 +41,14 @@ def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(monkeypatch)
         for rate in (0.01, 0.02, 0.03, 0.04, 0.05)
     ]
     monkeypatch.setitem(strategy.CHUNK_NUMBERS, "cpu", 2 * 610)
-    for free, numbers in ((0, 1), (10**9, 2 * 610), (None, 2 * 610)):
+    for free, numbers in ((0, 1), (50_000, 1000), (10**9, 2 * 610), (None, 2 * 610)):
         monkeypatch.setattr(strategy, "free_bytes", lambda device, free=free: free)
         assert strategy.chunk_numbers(CPU) == numbers
     before = torch.get_rng_state()
     assert [len(part) for part in programs(configured, "cpu")] == [2, 2, 1]
     assert torch.equal(before, torch.get_rng_state())  # asking draws nothing
-    assert [len(part) for part in programs(configured)] == [5]
+    other = configure(fedlib.load_task("synthetic", clients=6), "fedavg", rounds=2, dtype="float64")
+    assert programs([other, *configured]) == [[0], [1, 2, 3, 4, 5]]  # of two tasks
     apart = execute(configured, device="cpu")
     monkeypatch.undo()
     together = execute(configured, device="cpu")
