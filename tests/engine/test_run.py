@@ -71,6 +71,8 @@ def test_bad_requests_are_refused_in_one_line(synthetic, change, message):
 
 def test_digests_name_what_determines_the_numbers(synthetic):
     base = configure(synthetic, "fedadam", rounds=3)[0]
+    few = dataclasses.replace(synthetic, clients_per_round=99)
+    assert configure(few, "fedadam")[0].clients_per_round == 10  # all that there are
     for seed in (0, {}, {"init": 0}):
         assert base.digest == configure(synthetic, "fedadam", rounds=3, seed=seed)[0].digest
     changes = [
@@ -233,7 +235,7 @@ def test_grid_frame_has_a_row_per_cell_and_metric(quadratic):
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "given"), [("fedadam", 1, {}), ("mime", 1, {}), ("mime", 2, {"split": True})]
+    ("name", "size", "given"), [("fedadam", 1, {}), ("mime", 1, {}), ("mime", 3, {"split": True})]
 )
 def test_weights_of_all_zero_cohorts_leave_the_server_alone(name, size, given):
     draw = np.random.default_rng(0)

@@ -114,6 +114,19 @@ class ReadsItsServer(fedlib.FedOpt):
         return server | {"x": server["x"] + self.server.lr * mean["delta"]}
 
 
+class Names(fedlib.FedOpt):
+    """A word in the server's state, which all configurations would share."""
+
+    def server_update(self, server, mean):
+        return super().server_update(server, mean) | {"named": str(self.server.lr)}
+
+
+def test_a_word_of_one_configuration_is_no_word_of_another():
+    servers = [fedlib.server.SGD(lr=rate) for rate in (1.0, 0.5)]
+    runs = [configure(TASK, Names(server=server), rounds=1) for server in servers]
+    refused("'named' .* for one configuration and .* for another", execute, runs)
+
+
 @pytest.mark.parametrize(
     "methods",
     [
