@@ -145,8 +145,8 @@ def make_batching(
         clients=clients,
         examples=sizes,
         steps=steps,
-        index=shuffled[layout.places],
-        keys=randomness.fold(randomness.fold(keys[layout.row], 1), layout.step),
+        index=gathered(shuffled, layout.places),
+        keys=randomness.fold(randomness.fold(gathered(keys, layout.row), 1), layout.step),
     )
 
 
@@ -203,13 +203,22 @@ def _passes(
     One sort shuffles all of them: the key is the pass number above 40 hashed bits.
     """
     starts = torch.from_numpy(data.starts[clients])
-    places = starts[layout.client][layout.segment] + layout.within
+    places = gathered(gathered(starts, layout.client), layout.segment) + layout.within
     if not shuffle:
-        return data.index[places]
-    pass_keys = randomness.fold(randomness.fold(keys[layout.client], 2), layout.number)
-    hashed = randomness.fold(pass_keys[layout.segment], layout.within) & ((1 << 40) - 1)
+        return gathered(data.index, places)
+    pass_keys = randomness.fold(randomness.fold(gathered(keys, layout.client), 2), layout.number)
+    hashed = randomness.fold(gathered(pass_keys, layout.segment), layout.within) & ((1 << 40) - 1)
     order = torch.argsort((layout.segment << 40) | hashed, stable=True)
-    return data.index[places[order]]
+    return gathered(data.index, gathered(places, order))
+
+
+def gathered(values: Tensor, index: Tensor) -> Tensor:
+    """``values[index]``, whose rows torch copies whole this way: for images in a tenth of the time.
+
+    Args:
+        values, index: ``[N, ...]`` and the numbers of rows, of any shape.
+    """
+    return values.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
 def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray]:
@@ -390,7 +399,7 @@ class Feed:
             slots = torch.arange(index.shape[1], device=self.device)
             keys = keys.to(self.device).unsqueeze(1).expand(index.shape).contiguous()
             per_example = randomness.fold(keys, slots)
-        x = self.x[index.to(self.x.device)]
+        x = gathered(self.x, index.to(self.x.device))
         return transformed(self.transform, x, per_example, self.dtype, self.device)
 
     def batches(self, batching: Batching, sent: Mapping[str, Tensor]) -> Iterator[Batch]:
@@ -402,7 +411,7 @@ class Feed:
                 augmentation and dropout.
         """
         index, keys = sent["index"], sent.get("keys")
-        parts = {"y": self.y[index], "weights": sent["weights"]}
+        parts = {"y": gathered(self.y, index), "weights": sent["weights"]}
         parts |= {name: sent[name] for name in ("keys", "mask") if name in sent}
         at_once = index.numel() * self.bytes_each <= GATHER_BYTES
         if reads(self.transform):

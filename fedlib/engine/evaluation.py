@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedlib.arguments import called
 from fedlib.clients import ClientData
-from fedlib.engine.batches import reads, transformed
+from fedlib.engine.batches import gathered, reads, transformed
 from fedlib.engine.config import RunConfig
 from fedlib.engine.fairness import fairness
 from fedlib.engine.fitting import each_examples, metrics_of
@@ -90,7 +90,7 @@ class Evaluator:
         return self._transform(self.index[part])
 
     def _transform(self, index: Tensor) -> Tensor:
-        x = self.x[index].unsqueeze(0)
+        x = gathered(self.x, index).unsqueeze(0)
         return transformed(self.task.transform, x, None, self.dtype, self.device)
 
     @torch.no_grad()
@@ -114,7 +114,7 @@ class Evaluator:
         """For each metric numerators and denominators ``[C, B]`` of some examples. A metric with
         one value per example has denominators 1.
         """
-        y = self.y[self.index[part].to(self.device)]
+        y = gathered(self.y, self.index[part].to(self.device))
         counted = counted_labels(self.task.loss, y)
         y = y.expand(len(views[0]), *y.shape)
         outputs = self.model.rows(views, self.inputs(part))
