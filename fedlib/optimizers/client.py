@@ -161,9 +161,9 @@ class SGDM(RatedOptimizer):
 
 @dataclass(frozen=True)
 class ClippedSGD(SGDM):
-    """PyTorch's usual loop: clip_grad_norm_, then torch.optim.SGD with weight decay.
+    """PyTorch's usual loop: ``clip_grad_norm_``, then ``torch.optim.SGD`` with weight decay.
 
-    g <- g min(1, clip / |g|) + weight_decay x, u <- momentum u + g, x <- x - lr u.
+    ``g <- g min(1, clip / |g|) + weight_decay x, u <- momentum u + g, x <- x - lr u``.
 
     Args:
         lr, momentum, nesterov, momentum_state: as in :class:`SGDM`.

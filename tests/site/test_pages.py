@@ -33,6 +33,12 @@ def test_a_guide_is_one_short_script_that_runs(guide, tmp_path, monkeypatch):
     runpy.run_path(str(path), run_name="__main__")
 
 
+def test_the_front_page_takes_its_end_from_the_readme():
+    page, readme = (path.read_text("utf-8") for path in (SITE / "index.md", ROOT / "README.md"))
+    ends = re.findall(r':(?:start-after|end-before): "(.*)"', page)
+    assert len(ends) == 2 and all(readme.count(end) == 1 for end in ends)
+
+
 def public():
     """Every public name: those of ``fedlib``, of its documented modules and of the papers' room."""
     listed = {}
