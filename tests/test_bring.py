@@ -431,8 +431,9 @@ def test_examples_without_a_label_that_counts_might_be_left_out(algorithm):
     """Where methods look at a client's whole data."""
     kept = [[example for example in part if SOME[example] >= 0] for part in PARTS]
     histories, model = [], nn.Linear(4, 3)
-    for parts in (PARTS, kept):
-        train = fedlib.ClientData(X, SOME, parts, weights=[1, 1, 1])
+    # Nor does a client without examples count, whatever its weight.
+    for parts, weights in (([*PARTS, []], [1, 1, 1, 9]), (kept, [1, 1, 1])):
+        train = fedlib.ClientData(X, SOME, parts, weights=weights)
         task = fedlib.Task("m", model, train, DATA, loss=nn.CrossEntropyLoss())
         histories.append(fedlib.run(task, algorithm, rounds=1, dtype="float64"))
     first, second = histories

@@ -197,6 +197,13 @@ def test_a_callback_sees_every_round_and_may_end_the_run(tmp_path):
         assert history.series("loss")[3] == whole.series("loss")[3]
         assert history.meta["stopped"] == 4 and "stopped" not in whole.meta
     assert not (tmp_path / "kept").exists()
+
+    def fail(history):
+        raise RuntimeError("own")
+
+    with pytest.raises(RuntimeError):
+        fedlib.run(task(version="1"), "fedadam", **{**given, "callback": fail})
+    assert len([*(tmp_path / "kept").iterdir()]) == 1  # where it goes on
     seen.clear()
     given = {"rounds": 4, "eval_every": 3, "callback": look}
     ended = fedlib.run(task(), "fedadam", **given)  # in the last round, which ends anyway

@@ -249,7 +249,7 @@ def test_weights_of_all_zero_cohorts_leave_the_server_alone(name, size, given):
 
 
 def test_seeds_are_an_axis_of_a_grid(quadratic):
-    common = {"rounds": 2, "overrides": {"local_steps": 1}}
+    common = {"rounds": 2, "clients_per_round": 2, "overrides": {"local_steps": 1}}
     frame = fedlib.grid(quadratic, "fedavg", seed=[0, 5], client_lr=[0.1, 0.2], **common)
     assert list(frame.columns[:2]) == ["seed", "client_lr"]
     assert frame["seed"].is_monotonic_increasing

@@ -373,7 +373,7 @@ class InPlace(fedlib.Algorithm):
     """FedAvg that writes to what it is given, and diverges in round 3."""
 
     def server_init(self, params):
-        return {"x": params, "round": [0]}
+        return {"x": params, "round": torch.zeros(())}
 
     def client_init(self, server, client):
         return {"x": server["x"]}
@@ -387,8 +387,8 @@ class InPlace(fedlib.Algorithm):
         return {"delta": state["x"] - server["x"]}
 
     def server_update(self, server, mean):
-        server["round"][0] += 1
-        server["x"] += mean["delta"] / (server["round"][0] < 3)
+        server["round"] += 1
+        server["x"] += mean["delta"] / (server["round"] < 3)
         return server
 
 
