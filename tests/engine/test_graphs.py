@@ -112,18 +112,6 @@ def test_a_step_of_any_kind_and_of_the_next_method_is_taken(kind):
     assert len(again) > 4
 
 
-def test_graphs_of_configurations_that_have_left_are_forgotten(recorded):
-    """One of three rates diverges at once."""
-    task = fedlib.load_task("synthetic", **SMALL["synthetic"])
-    common = {key: COMMON[key] for key in ("dtype", "clients_per_round")}
-    common |= {"client_lr": [0.01, 1e308, 0.02], "backend": "vectorized", "rounds": 12}
-    plain = fedlib.grid(task, "fedavg", **common)
-    seen = recorded()
-    runs = fedlib.grid(task, "fedavg", **common)
-    assert plain["diverged"].notna().any() and runs["diverged"].equals(plain["diverged"])
-    assert (plain["value"] - runs["value"]).abs().max() < 1e-12 and seen[0][1]
-
-
 def test_a_step_that_cannot_be_recorded_is_taken_as_it_is(recorded, monkeypatch):
     task = fedlib.load_task("synthetic", **SMALL["synthetic"])
     plain = fedlib.run(task, "fedavg", **COMMON)

@@ -114,6 +114,12 @@ class ReadsItsServer(fedlib.FedOpt):
         return server | {"x": server["x"] + self.server.lr * mean["delta"]}
 
 
+def test_a_server_draws_anew_in_each_round():
+    method = fedlib.FedOpt(client=fedlib.SGD(lr=0.0), server=NoisyServer(lr=1.0))
+    start, one, two = (fedlib.run(TASK, method, rounds=r).params["weight"] for r in range(3))
+    assert not torch.allclose(two - one, one - start)
+
+
 class Names(fedlib.FedOpt):
     """A word in the server's state, which all configurations would share."""
 
