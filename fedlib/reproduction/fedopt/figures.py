@@ -158,7 +158,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
             if METRICS[metric].smaller:
                 ax.set_ylabel(f"{style.name(metric)} (low is good)")
                 if (level := MEAN_IMAGE.get(data_set[:2])) is not None:
-                    style.level(ax, level, "the mean image")
+                    style.level(ax, level, "mean image", above=False)
             elif metric == "recall_at_5" and data_set in tuning.COMMONEST_TAGS:
                 style.level(ax, tuning.COMMONEST_TAGS[data_set], "commonest tags")
             frames.append(data.assign(metric=metric))
