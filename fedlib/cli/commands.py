@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from fedlib import paths
+from fedlib import files, paths
 from fedlib.errors import Error, Failure, require, require_known
 
 if TYPE_CHECKING:
@@ -615,6 +615,9 @@ def sweep(
         missing = sum(group.missing(there) for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     share = dealt(groups, of)[number - 1]
+    there = store.paths()
+    if any(group.missing(there) for group in share):  # before anything is said
+        files.require_writable(store.root)
     if not as_json:
         together = f", {shards} programs at once" if shards > 1 else ""
         typer.echo(f"fedlib: training on {described(device)}{together}", err=True)
