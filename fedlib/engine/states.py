@@ -260,7 +260,7 @@ class ClientStates:
         """The states at ``places [M]``, tensors ``[M, C, .]``."""
         with self._lock:
             places = places.to(self.home)
-            return map_state(lambda t: t.index_select(0, places).to(self.device), self.tensors)
+            return map_state(lambda t: t[places].to(self.device), self.tensors)
 
     def keep(self, configurations: Tensor) -> None:
         """Keep only these configurations (positions along the second axis)."""
