@@ -213,10 +213,10 @@ def _passes(
 
 
 def gathered(values: Tensor, index: Tensor) -> Tensor:
-    """``values[index]``, whose rows torch copies whole this way: for images in a tenth of the time.
+    """``values[index]``, faster: torch copies whole rows, images on a CPU in a tenth of the time.
 
     Args:
-        values, index: ``[N, ...]`` and the numbers of rows, of any shape.
+        values, index: ``[N, ...]``, and numbers of rows from 0 to N - 1, of any shape.
     """
     return values.index_select(0, index.flatten()).unflatten(0, index.shape)
 

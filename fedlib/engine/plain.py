@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,13 @@ from fedlib.algorithms.base import Client, Extra, State
 from fedlib.engine.batches import Batching, Feed, upload
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import carry_statistics, kept, map_state, require_field
+from fedlib.engine.states import (
+    ClientStates,
+    carry_statistics,
+    kept,
+    map_state,
+    require_field,
+)
 from fedlib.engine.vectorized import Sums, Work
 from fedlib.errors import Error
 
@@ -135,13 +141,17 @@ class Plain:
             raise Error(f"client_step gives a loss of shape {(*loss.shape,)}, not one number")
         return Outcome(map_state(_axes, memory), map_state(_axes, report), loss.view(1), seen)
 
-    def _client(self, work: Work, client: int, memory: Any = None, c: int = 0) -> Client:
+    def _client(
+        self, work: Work, client: int, memory: ClientStates | None = None, c: int = 0
+    ) -> Client:
         """The information of a client of configuration ``c``."""
         one = np.array([client])
 
-        def of_its_own(states: Any) -> State:
+        def of_its_own(states: ClientStates) -> State:
+            if len(states.unseen(one)):
+                return {}  # as it measures only now
             # Shared tensors of configurations were kept once.
-            held: State = states.get(states.places(one))
+            held = states.get(states.places(one))
             return map_state(lambda t: t[:, min(c, t.shape[1] - 1)].unsqueeze(1), held)
 
         method, measured = work.method, {}

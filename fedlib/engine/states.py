@@ -257,10 +257,10 @@ class ClientStates:
         return self.count
 
     def get(self, places: Tensor) -> State:
-        """The states at ``places [M]``, tensors ``[M, C, .]``."""
+        """The states at ``places [M]``, 0 or more, as tensors ``[M, C, .]``."""
         with self._lock:
             places = places.to(self.home)
-            return map_state(lambda t: t[places].to(self.device), self.tensors)
+            return map_state(lambda t: t.index_select(0, places).to(self.device), self.tensors)
 
     def keep(self, configurations: Tensor) -> None:
         """Keep only these configurations (positions along the second axis)."""
