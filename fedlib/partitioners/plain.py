@@ -128,7 +128,8 @@ def lognormal_sizes(
     """
     require(-np.inf < mean < np.inf, "mean", mean, "a finite number")
     require(0 <= sigma < np.inf, "sigma", sigma, "a finite number, 0 or more")
-    draws = numpy_generator(seed, "partition lognormal sizes").normal(mean, abs(sigma), clients)
+    generator = numpy_generator(seed, "partition lognormal sizes")
+    draws = generator.normal(mean, abs(sigma), clients)  # NumPy refuses -0.0
     # Beyond exp(40) every cap is exceeded, and much beyond it the exponential would overflow.
     sizes = np.floor(np.exp(np.minimum(draws, 40.0))) + shift
     return np.minimum(sizes, cap).astype(np.int64)
