@@ -60,7 +60,7 @@ try:
     from IPython.core.getipython import get_ipython
     from IPython.display import Markdown, display
 except ImportError:
-    raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
+    raise Error("notebooks need Jupyter: in a checkout, pip install '.[notebooks]'") from None
 
 
 def start(

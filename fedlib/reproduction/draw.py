@@ -154,7 +154,7 @@ def redraw(
     if problems:
         more = f"{len(problems)} of {len(wanted)} figures not drawn: " if len(wanted) > 1 else ""
         failed = any(isinstance(problem, Failure) for problem in problems)
-        raise (Failure if failed else Error)(more + " | ".join(map(str, problems)))
+        raise (Failure if failed else Error)(more + " | ".join(dict.fromkeys(map(str, problems))))
     return made
 
 

@@ -78,7 +78,8 @@ def published(folder: Path, names: Sequence[str] = (), preset: str | None = None
     if preset is not None:
         runs = {digest: run for digest, run in runs.items() if _at(run, preset)}
     if not runs:
-        raise Error(f"no published runs of this kind in {folder}")
+        hint = "" if paths else ": they come with a checkout of fedlib: run this in one"
+        raise Error(f"no published runs of this kind in {folder}{hint}")
     return list(runs.values())
 
 

@@ -32,7 +32,7 @@ try:
     from jupyter_client.manager import AsyncKernelManager
     from jupyter_client.provisioning import LocalProvisioner
 except ImportError:
-    raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
+    raise Error("notebooks need Jupyter: in a checkout, pip install '.[notebooks]'") from None
 
 # Notebooks from this number on read the others' results, and run after them.
 LATE = 90

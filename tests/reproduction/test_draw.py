@@ -179,6 +179,8 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories):
     path = draw.draw(FIGURE, histories, store=store).path
     path.unlink()
     refused(r"\d+ of \d+ figures not drawn", draw.redraw, ["fedopt/figure_1", FIGURE], store=store)
+    twice = ["fedopt/figure_1"] * 2
+    refused(r"^2 of 2 figures not drawn: [^|]*$", draw.redraw, twice, store=store)  # said once
     assert path.is_file()  # all that can be drawn is, before it complains
     for lost in store.root.glob("synthetic/*.parquet"):
         lost.unlink()
