@@ -27,7 +27,10 @@ from fedlib.errors import Error, Failure, first_line
 
 # The exit status of a process whose time is over. The same command resumes it (EX_TEMPFAIL).
 PAUSED = 75
-SECONDS = 60.0  # between checkpoints, unless rounds are given
+# Seconds between checkpoints, unless rounds are given. Clients' memories may take long to write, so
+# the pause after a checkpoint is at least so many times as long as its writing took.
+SECONDS = 60.0
+PAUSE = 20
 FORMAT = 4
 HASH_BYTES = 32  # length of the SHA-256 at the end of the file, of all bytes before it
 UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
@@ -105,7 +108,7 @@ class Checkpoint:
     Args:
         folder: may hold checkpoints of several batches.
         configs: the batch's configurations. Only their own state is ever loaded.
-        every: rounds between checkpoints. Default: one a minute.
+        every: rounds between checkpoints. Default: one a minute, or fewer if they take long.
     """
 
     def __init__(self, folder: Path, configs: Sequence[RunConfig], every: int | None) -> None:
@@ -113,11 +116,12 @@ class Checkpoint:
         self.path = folder / f"{file_stem(self.digests)}.pt"
         self.every = every
         self._last = time.monotonic()
+        self._writing = 0.0
 
     def due(self, done: int) -> bool:
         """Whether it is time to save, after ``done`` rounds."""
         if self.every is None:
-            return time.monotonic() - self._last >= SECONDS
+            return time.monotonic() - self._last >= max(SECONDS, PAUSE * self._writing)
         return done % self.every == 0
 
     def save(self, snapshot: Snapshot) -> None:
@@ -127,6 +131,7 @@ class Checkpoint:
             Failure: it cannot be written. The last one stays.
         """
         content = {"format": FORMAT, "digests": self.digests, **_plain(snapshot)}
+        begun = time.monotonic()
         try:
             with files.replacing(self.path) as aside:
                 torch.save(content, aside)  # piece by piece, as clients' memories may be large
@@ -136,6 +141,7 @@ class Checkpoint:
             kept = "The one before is kept" if self.path.exists() else "There is none before"
             raise Failure(f"cannot write a checkpoint: {first_line(problem)}. {kept}") from None
         self._last = time.monotonic()
+        self._writing = self._last - begun
 
     def load(self, device: torch.device) -> Snapshot | None:
         """The last snapshot, with its tensors on ``device``, or None.

@@ -133,7 +133,8 @@ def run(
             terminated. The same call continues from it and gives the same numbers (bit for bit on a
             CPU). A finished run leaves nothing in it. Your own task and classes must have a
             version.
-        checkpoint_every: rounds between checkpoints. Default: one a minute.
+        checkpoint_every: rounds between checkpoints. Default: one a minute, or fewer if
+            writing them would take more than a twentieth of the time.
         callback: called after each round with the history so far. The run ends if it returns True
             (Python's or NumPy's), for instance
             ``lambda history: history.series("loss").iloc[-1] < 0.1``. Other true values raise an

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import fedlib
+from fedlib.engine import checkpoint as checkpoint_module
 from fedlib.engine import configure, execute
-from fedlib.engine.checkpoint import Deadline, Paused
+from fedlib.engine.checkpoint import Checkpoint, Deadline, Paused
 from fedlib.engine.program import Program
 from tests.refusals import refused
 from tests.results.test_store import same
@@ -54,6 +55,24 @@ class LateMomentum(fedlib.FedOpt):
         new, u = super().server_update(server, mean), mean["delta"] + 0.5 * server.get("u", 0)
         t = np.float64(server.get("t", 0) + 1)
         return new | {"x": server["x"] + u, "u": u, "t": t, "one": torch.ones(1), "who": "us"}
+
+
+def test_checkpoints_that_take_long_to_write_take_a_twentieth_of_the_time(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(checkpoint_module.time, "monotonic", lambda: now[0])
+    checkpoint = Checkpoint(tmp_path, [], None)
+
+    def write(content, path, original=torch.save):
+        original(content, path)
+        now[0] += 10.0
+
+    monkeypatch.setattr(torch, "save", write)
+    for pause in (60.0, 200.0):
+        now[0] += pause - 1
+        assert not checkpoint.due(1)
+        now[0] += 1
+        assert checkpoint.due(1)
+        checkpoint.save({})
 
 
 @pytest.mark.parametrize("algorithm", ["fedadam", "scaffold", LateMomentum])
