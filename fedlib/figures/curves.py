@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from fedlib.arguments import called, checked
+from fedlib.arguments import called, checked, whole
 from fedlib.engine.config import TRAINING_KEYS
 from fedlib.engine.history import History, rounds_of
 from fedlib.errors import Error, require
@@ -80,7 +80,8 @@ def learning_curves(
         looks: looks that replace the usual ones here.
         window: rounds that a line averages, for all runs or for each. Default:
             :meth:`History.window`. 1 averages nothing.
-        shown: text under the title. Default: ``fedlib.figures.scale.scale``.
+        shown: text under the title. Default: ``fedlib.figures.scale.scale``, and how many rounds a
+            line averages.
 
     Returns:
         The figure and the drawn data: task, algorithm (the result of ``by``), round, mean, std
@@ -138,7 +139,11 @@ def learning_curves(
         ax.xaxis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10], integer=True))
         if log_y:
             plain_log_ticks(ax)
-        below = scale(histories) if shown is None else shown
+        if shown is None:
+            over = _averaged(histories, metric, split, window)
+            whose = "lines and bands: mean ± std" if data["seeds"].max() == 1 else "lines: means"
+            shown = "; ".join([scale(histories), *([f"{whose} of {over} rounds"] if over else [])])
+        below = shown
         below += "; [printed]" if np.isfinite(list(stated.values())).any() else ""
         style.titled(ax, title, below, small=small(histories))
         if legend and len(ends) > LABELLED:
@@ -159,7 +164,6 @@ def smoothed(
     Args:
         series: values by round, in order.
         window: number of rounds.
-        window: rounds.
         reduce: another statistic of the window.
 
     >>> smoothed(pd.Series([9.0, 3.0, 6.0, 3.0, 5.0], index=[0, 10, 20, 30, 40]), 30).tolist()
@@ -203,6 +207,28 @@ def line_of(history: History, by: Callable[[History], str]) -> str:
     return str(line)
 
 
+def _over(history: History, window: int | Callable[[History], int] | None) -> int:
+    """The rounds that a run's line averages."""
+    if window is None:
+        return history.window()
+    return whole("window", window(history) if callable(window) else window, 1)
+
+
+def _averaged(
+    histories: Sequence[History],
+    metric: str,
+    split: str,
+    window: int | Callable[[History], int] | None,
+) -> str:
+    """The number of rounds that lines average, in words. Empty if each is one evaluation."""
+    spans = set()
+    for history in histories:
+        (rounds, _), over = history.points(metric, split), _over(history, window)
+        if (rounds > rounds[-1] - over).sum() > 1:
+            spans.add(over)
+    return " to ".join(map(str, dict.fromkeys((min(spans), max(spans))))) if spans else ""
+
+
 def _data(
     histories: Sequence[History],
     metric: str,
@@ -217,7 +243,7 @@ def _data(
     for history in histories:
         series = history.series(metric, split) * (100.0 if percent else 1.0)
         named = {"task": history.config.task["name"], "algorithm": line_of(history, by)}
-        over = window(history) if callable(window) else window or history.window()
+        over = _over(history, window)
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # one evaluation has no deviation
             within = smoothed(series, over, lambda values: np.std(values, ddof=1))
@@ -350,9 +376,12 @@ def plot(
     title: str = "",
     percent: bool | None = None,
     log_y: bool = False,
+    window: int | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Learning curves: a metric over rounds, the mean over seeds with a band of ± one std.
+
+    A line is a moving average, see :func:`learning_curves`.
 
     Args:
         histories: one run or several. Runs that differ only in their seeds are one line. Other
@@ -362,11 +391,13 @@ def plot(
         title: title above the curves.
         percent: draw fractions as percent. Default: for accuracies and recalls.
         log_y: logarithmic values.
+        window: rounds that a line averages. Default: a fifteenth of the rounds, 100 at most. 1
+            draws every evaluation.
         ax: draw into these axes. Default: a new figure.
 
     Returns:
         The figure. ``figure.savefig("curves.pdf")`` writes it. Under its title it describes the
-        runs, including any stand-in data.
+        runs, including any stand-in data, and the average.
 
     Raises:
         Error: no runs, a run without this metric (the message lists its metrics), or runs that
@@ -403,6 +434,7 @@ def plot(
             title=title,
             percent=percent,
             log_y=log_y,
+            window=window,
             by=lambda run: label_of[id(run)],
             looks=looks,
             ax=where,

@@ -43,6 +43,14 @@ def labels(ax):
     return [text.get_text() for text in sorted(texts, key=lambda text: -text.get_position()[1])]
 
 
+SEEDS = dict.fromkeys(("init", "sampling", "batches"), 7)
+
+
+def said(ax):
+    """What is below the title, in one line."""
+    return " ".join(" ".join(t.get_text() for t in ax.texts if t.get_position()[0] <= 1).split())
+
+
 def planted(run, algorithm, values, every=10, diverged=None):
     """A run of these test accuracies."""
     rounds = every * np.arange(len(values))
@@ -71,8 +79,15 @@ def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histori
     )
     assert ax.get_lines()[-1].get_markerfacecolor() == "white"  # of one seed
     assert ax.get_ylim()[0] > 40  # the initial model does not decide what the axis shows
+    assert "1 seed; lines and bands: mean ± std of 100 rounds; [printed]" in said(ax)
     last = figures.learning_curves([run], window=1)[0].axes[0]
     assert labels(last) == ["FedAvg 63.0"] and not last.collections
+    assert "lines:" not in said(last)
+    (raw,) = figures.plot(run, window=1).axes  # every evaluation
+    assert list(next(iter(lines(raw).values())).get_ydata()) == [0, *late]
+    assert "mean ± std of 100 rounds" in said(*figures.plot(run).axes)
+    two = [run, dataclasses.replace(run, config=dataclasses.replace(run.config, seeds=SEEDS))]
+    assert "2 seeds; lines: means of 100 rounds" in said(*figures.plot(two).axes)
     short = planted(histories[0], "fedadam", [0, 10, 20, 90])  # beside a long one
     assert "FedAdam 90.0" in labels(figures.learning_curves([run, short])[0].axes[0])
     ended = planted(histories[0], "fedadam", [0, 20])  # where one seed ends the mean does
