@@ -65,8 +65,6 @@ class Description:
 CATALOGUE = {
     name: Description(name, **card) for name, card in read_toml("datasets/catalogue.toml").items()
 }
-# Data of published runs (RunConfig.task["data"]) whose pictures are not the originals' pixels.
-LOSSY = {"9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "CIFAR-100"}
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))

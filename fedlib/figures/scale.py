@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from fedlib import tasks
-from fedlib.datasets.catalogue import LOSSY, edition_of
+from fedlib.datasets.catalogue import edition_of
 from fedlib.engine.history import History, rounds_of
 from fedlib.figures import style
 
@@ -33,7 +33,7 @@ def _paper_data(run: History) -> bool:
     whole = [key for key in ("data", "clients", "examples", "words", "width") if full.get(key)]
     wanted = {key: full[key] if isinstance(full[key], list) else [full[key], 0] for key in whole}
     alike = all(options[key] in known for key, known in wanted.items() if key in options)
-    return alike and not task["stand_in"] and task["data"] not in LOSSY
+    return alike and not task["stand_in"]
 
 
 def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) -> str:
@@ -101,8 +101,7 @@ def _data(run: History, paper: Any) -> str:
     own = style.name(task["options"].get("data", ""))
     named = style.name(edition_of(task["data"]) or "") or own
     meant = style.name(paper) if isinstance(paper, str) else own
-    lossy = "lossy " if task["data"] in LOSSY else ""
-    return lossy + (named if own == meant else f"{named} for {meant}")
+    return named if own == meant else f"{named} for {meant}"
 
 
 def _seeds(histories: Sequence[History]) -> set[int]:

@@ -35,7 +35,7 @@ from fedlib.reproduction.matching import left_open, printed_settings, same_metho
 from fedlib.reproduction.metrics import METRICS
 
 Drawing = tuple[Figure | None, pd.DataFrame]
-CUT = re.compile(r"\b(of|for|instead|small|lossy)\b")  # words of departures from the paper
+CUT = re.compile(r"\b(of|for|instead|small)\b")  # words of departures from the paper
 
 
 @dataclass(frozen=True)

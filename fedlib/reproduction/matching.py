@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from fedlib import algorithms, plans, tasks
-from fedlib.datasets.catalogue import LOSSY
+from fedlib.datasets.catalogue import edition_of
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
@@ -209,7 +209,7 @@ def _data_of(request: Request, run: Run) -> str:
     """The data of a run, as far as its request leaves them open."""
     task = run.config.task
     left = [task["options"].get(key) for key in ("data", "clients") if key not in request.options]
-    return str([*left, task["stand_in"], task["data"] in LOSSY])
+    return str([*left, task["stand_in"], edition_of(task["data"])])
 
 
 def _usual_cohort(run: Run) -> int:
@@ -247,8 +247,6 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
         notes.append(f"{config.task['preset']} preset")
     if config.task["stand_in"]:
         notes.append("stand-in data")
-    if config.task["data"] in LOSSY:
-        notes.append(f"lossy copy of {LOSSY[config.task['data']]}")
     if config.rounds < printed["rounds"]:
         notes.append(f"{config.rounds} of {printed['rounds']} rounds")
     elif config.rounds > printed["rounds"]:

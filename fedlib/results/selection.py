@@ -130,7 +130,7 @@ def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
     for run in runs:
         task, data = run.config.task, run.config.task["data"]
         by_hand = "version" in task or data.startswith("task ")  # see Task.identity
-        # Otherwise other data are another data set, or a lossy copy.
+        # Otherwise other data are another data set, or another edition.
         own = "" if by_hand or task["stand_in"] else data
         alike = groups.setdefault((run.config.setting, own), {})
         alike.setdefault(data, []).append(run)

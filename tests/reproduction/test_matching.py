@@ -11,7 +11,7 @@ import pytest
 
 import fedlib
 from fedlib import algorithms
-from fedlib.datasets.catalogue import LOSSY
+from fedlib.datasets.catalogue import RECIPES
 from fedlib.engine.config import RunConfig
 from fedlib.plans import Request
 from fedlib.reproduction import matching
@@ -106,11 +106,10 @@ def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, our
 
 def test_the_data_and_the_precision_are_told(made, ours):
     run = made()
-    lossy = {**run.config.task, "data": next(iter(LOSSY)), "stand_in": True}
-    config = dataclasses.replace(run.config, task=lossy, dtype="float64")
+    stand_in = {**run.config.task, "stand_in": True}
+    config = dataclasses.replace(run.config, task=stand_in, dtype="float64")
     note = ours({}, dataclasses.replace(run, config=config))["note"]
-    assert "stand-in data" in note and "lossy copy of CIFAR-100" in note
-    assert "dtype float64 instead of float32" in note
+    assert "stand-in data" in note and "dtype float64 instead of float32" in note
 
 
 def test_missing_seeds_splits_and_tuning_are_told(made, ours):
@@ -144,7 +143,7 @@ def test_missing_seeds_splits_and_tuning_are_told(made, ours):
 
 @pytest.mark.parametrize(
     "mine",
-    [{"stand_in": False}, {"data": next(iter(LOSSY))}, {"options": {"data": "mine"}}],
+    [{"stand_in": False}, {"data": RECIPES["cifar100_png"].card}, {"options": {"data": "mine"}}],
     ids=lambda mine: next(iter(mine)),
 )
 def test_a_plans_runs_of_a_task_are_on_one_data_set(made, task, mine):
