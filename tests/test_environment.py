@@ -27,7 +27,7 @@ CALLS = [
     (README_LINES + COMMAND.format("doctor"), 0, ""),
     (COMMAND.format("list"), 0, ""),
     (COMMAND.format("reproduce"), 2, "[notebooks]"),
-    ("import fedlib.notebook", 1, "pip install 'fedlib[notebooks]'"),
+    ("import fedlib.notebook", 1, "pip install '.[notebooks]'"),
 ]
 # In a process where nothing of Jupyter is installed.
 WITHOUT = f"""

@@ -140,9 +140,8 @@ def learning_curves(
         if log_y:
             plain_log_ticks(ax)
         if shown is None:
-            over = _averaged(histories, metric, split, window)
-            whose = "lines and bands: mean ± std" if data["seeds"].max() == 1 else "lines: means"
-            shown = "; ".join([scale(histories), *([f"{whose} of {over} rounds"] if over else [])])
+            one = data["seeds"].max() == 1
+            shown = scale(histories) + _averaged(histories, metric, split, window, one)
         below = shown
         below += "; [printed]" if np.isfinite(list(stated.values())).any() else ""
         style.titled(ax, title, below, small=small(histories))
@@ -219,14 +218,20 @@ def _averaged(
     metric: str,
     split: str,
     window: int | Callable[[History], int] | None,
+    one_seed: bool,
 ) -> str:
-    """The number of rounds that lines average, in words. Empty if each is one evaluation."""
-    spans = set()
+    """What lines average, in words. Empty if each of their points is one evaluation."""
+    spans, along = set(), False
     for history in histories:
         (rounds, _), over = history.points(metric, split), _over(history, window)
         if (rounds > rounds[-1] - over).sum() > 1:
             spans.add(over)
-    return " to ".join(map(str, dict.fromkeys((min(spans), max(spans))))) if spans else ""
+            along |= bool(np.diff(rounds).min() < over / 2)
+    if not spans:
+        return ""
+    whose = "lines and bands: mean ± std" if one_seed else "lines: means"
+    many = " to ".join(map(str, dict.fromkeys((min(spans), max(spans)))))
+    return f"; {whose if along else 'ends: means'} of {many} rounds"
 
 
 def _data(

@@ -86,6 +86,9 @@ def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histori
     (raw,) = figures.plot(run, window=1).axes  # every evaluation
     assert list(next(iter(lines(raw).values())).get_ydata()) == [0, *late]
     assert "mean ± std of 100 rounds" in said(*figures.plot(run).axes)
+    rare = planted(histories[0], "fedavg", [0, 50, 60, 63], every=20)  # averages at its end alone
+    assert "ends: means of 4 rounds" not in said(*figures.plot(rare).axes)
+    assert "ends: means of 30 rounds" in said(*figures.plot(rare, window=30).axes)
     two = [run, dataclasses.replace(run, config=dataclasses.replace(run.config, seeds=SEEDS))]
     assert "2 seeds; lines: means of 100 rounds" in said(*figures.plot(two).axes)
     short = planted(histories[0], "fedadam", [0, 10, 20, 90])  # beside a long one

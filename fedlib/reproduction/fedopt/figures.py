@@ -164,11 +164,11 @@ def convergence(histories: Sequence[History]) -> Drawing:
             frames.append(data.assign(metric=metric))
         if len(shown) > 1:
             style.key(figure)
-            seeds = sorted(pd.concat(frames)["seeds"].unique())
+            seeds = sorted(map(int, pd.concat(frames)["seeds"].unique()))
             over = "over seeds" if seeds[0] > 1 else "over the rounds nearby"
             over += ", or over seeds" * (seeds[0] == 1 < seeds[-1])
-            told = f"titles: the best against FedAvg; bands: ± std {over}"
-            told += f"; seeds: {'/'.join(map(str, seeds))}"
+            told = f"titles: the best against FedAvg; seeds: {'/'.join(map(str, seeds))}"
+            told += f"\nbands: ± std {over}"
             panels[-1].set_xlabel(f"round\n{told}", ha="right", x=1.2)
     return figure, pd.concat(frames, ignore_index=True)
 
