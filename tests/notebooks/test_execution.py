@@ -16,7 +16,6 @@ import os
 import re
 import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 
 import nbformat
@@ -137,7 +136,8 @@ def test_papermill_runs_the_series_from_an_empty_store(place):
     short = reproduce.reproduce(few, "quick", GIVEN, **how)
     some = {"figure_ids": [entry.id for entry in draw.entries()][::6]}  # each was drawn before
     whole = reproduce.reproduce([name for name in names if name not in few], "quick", some, **how)
-    for done in chain(short, whole):
+    # All first, as notebooks that run on after a failure here would change the working directory.
+    for done in [*short, *whole]:
         assert done.error is None, f"{done.name}: {done.error}, see {done.output}"
         cells = nbformat.read(done.output, as_version=4).cells
         printed = "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
