@@ -516,7 +516,7 @@ def test_every_recipe_is_whole_and_has_a_conversion():
             assert len({file.urls for file in source.downloads()}) == len(source.downloads())
 
 
-def test_nearly_all_published_runs_on_real_data_are_on_data_that_can_be_made():
+def test_all_published_runs_on_real_data_are_on_data_that_can_be_made():
     """By a recipe, or by fedlib: LEAF's generator."""
     made, runs = fedlib.load_task("synthetic", "paper").fingerprint, []
     for path in sorted((ROOT / "data" / "results").glob("*.parquet")):
@@ -524,7 +524,7 @@ def test_nearly_all_published_runs_on_real_data_are_on_data_that_can_be_made():
         runs += [run["config"]["task"] for run in json.loads(lzma.decompress(packed))]
     real = [task for task in runs if not task["stand_in"] and task["preset"] != "quick"]
     known = [task["data"] for task in real if edition_of(task["data"]) or task["data"] == made]
-    assert len(real) > 1000 and len(known) >= 0.95 * len(real)
+    assert len(real) > 1000 and len(known) == len(real)
 
 
 @needs_shared
