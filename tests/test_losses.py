@@ -41,3 +41,34 @@ def test_a_loss_that_has_been_used_in_float32_keeps_its_float64_weights():
     loss.loss.weight.mul_(2)  # and takes a change
     assert torch.equal(loss.counted(targets[0]), 2 * untouched.counted(targets[0]))
     assert torch.equal(loss(outputs, targets), untouched(outputs, targets))
+
+
+TOKENS = torch.randn(5, 3, 2, generator=torch.Generator().manual_seed(0))
+LABELS, WEIGHTS = torch.tensor([[0, 1], [2, 2], [1, 0], [0, 0], [2, 1]]), torch.tensor([1.0, 2, 4])
+REDUCED = {
+    "a mean over the batch": (
+        nn.KLDivLoss(reduction="batchmean"),
+        TOKENS.log_softmax(1),
+        TOKENS.flip(0).softmax(1),
+    ),
+    "a sum over tokens": (nn.CrossEntropyLoss(WEIGHTS, reduction="sum"), TOKENS, LABELS),
+    "an ignored label beyond the weights": (
+        nn.CrossEntropyLoss(WEIGHTS, ignore_index=255),
+        TOKENS,
+        LABELS.where(LABELS != 1, 255),
+    ),
+    "one token": (nn.CrossEntropyLoss(WEIGHTS), TOKENS[..., :1].mT, LABELS[:, :1]),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_examples_losses_add_up_to_torchs(name):
+    given, outputs, targets = REDUCED[name]
+    loss = losses.OfTorch(given)
+    loss.compared(outputs, targets)  # accepts them
+    each, counted = loss(outputs[None], targets[None])[0], loss.counted(targets)
+    whole = each.sum() if loss.total else each.mean()
+    whole = whole if counted is None else (each * counted).sum() / counted.sum()
+    # In torch the classes are always first.
+    torchs = given(outputs.mT if name == "one token" else outputs, targets)
+    torch.testing.assert_close(whole, torchs)
