@@ -88,7 +88,7 @@ def learning_curves(
         (n - 1, NaN for one seed), seeds, line and spread (the drawn line and its band).
 
     Raises:
-        Error: no runs, or a run without this metric.
+        Error: no runs, a run without this metric, or a window below 1.
 
     Example:
         >>> import fedlib
@@ -223,7 +223,8 @@ def _averaged(
     """What lines average, in words. Empty if each of their points is one evaluation."""
     spans, along = set(), False
     for history in histories:
-        (rounds, _), over = history.points(metric, split), _over(history, window)
+        rounds, _ = history.points(metric, split)
+        over = min(_over(history, window), int(rounds[-1]))
         if (rounds > rounds[-1] - over).sum() > 1:
             spans.add(over)
             along |= bool(np.diff(rounds).min() < over / 2)
@@ -405,8 +406,8 @@ def plot(
         runs, including any stand-in data, and the average.
 
     Raises:
-        Error: no runs, a run without this metric (the message lists its metrics), or runs that
-            differ only in their data.
+        Error: no runs, a run without this metric (the message lists its metrics), runs that
+            differ only in their data, or a window below 1.
 
     Example:
         >>> import fedlib

@@ -165,10 +165,10 @@ def convergence(histories: Sequence[History]) -> Drawing:
         if len(shown) > 1:
             style.key(figure)
             seeds = sorted(map(int, pd.concat(frames)["seeds"].unique()))
-            over = "over seeds" if seeds[0] > 1 else "over the rounds nearby"
-            over += ", or over seeds" * (seeds[0] == 1 < seeds[-1])
-            told = f"titles: the best against FedAvg; seeds: {'/'.join(map(str, seeds))}"
-            told += f"\nbands: ± std {over}"
+            one, several = seeds[0] == 1, seeds[-1] > 1
+            over = " or ".join(["seeds"] * several + ["near rounds"] * one)
+            told = f"titles: against FedAvg; bands: ± std of {over}; "
+            told += f"{'/'.join(map(str, seeds))} seed{'s' * several}"
             panels[-1].set_xlabel(f"round\n{told}", ha="right", x=1.2)
     return figure, pd.concat(frames, ignore_index=True)
 
