@@ -101,8 +101,8 @@ def bench(
         ways["tight"] = _tight(load, copy.deepcopy(model), task, where)
         ways["floor"] = _tight(load, copy.deepcopy(model), task, where, together=True)
         for framework in installed():
-            made = importlib.import_module(f"benchmarks.with_{framework}").round_of
-            step = made(load, copy.deepcopy(model), _clients(task), where)
+            round_of = importlib.import_module(f"benchmarks.with_{framework}").round_of
+            step = round_of(load, copy.deepcopy(model), _clients(task), where)
             if step is not None:  # it is None on a device on which the framework is not timed
                 ways[framework] = step
     with process.alone():  # so that its settings are not timed

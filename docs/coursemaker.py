@@ -61,14 +61,14 @@ def told(number: int) -> dict[str, str]:
     return {heading: LINK.sub(r"\1", said.strip()) for heading, said in PART.findall(plan)}
 
 
-def assignments(folder: Path, wanted: Iterable[int]) -> None:
+def assignments(folder: Path, numbers: Iterable[int]) -> None:
     """Have nbgrader write ``release/`` for students and ``instructor/``, executed.
 
     Submissions and grades stay.
 
     Args:
         folder: the folder of the nbgrader course.
-        wanted: numbers of sessions.
+        numbers: the sessions.
 
     Raises:
         Failure: nbgrader or an instructor's version fails.
@@ -81,12 +81,12 @@ def assignments(folder: Path, wanted: Iterable[int]) -> None:
     for path in (folder / "source").iterdir():
         for name in ("STUDENTS.md", "checks.py"):
             shutil.copy(COURSE / name, path)
-    for name in (f"session_{number:02d}" for number in wanted):
+    for name in (f"session_{number:02d}" for number in numbers):
         nbgrader(folder, "generate_assignment", name, "--force")
         nbgrader(folder, "generate_solution", name, "--force")
-        made = folder / "instructor" / name / f"{name}.ipynb"
-        if '"output_type": "error"' in made.read_text(encoding="utf-8"):
-            raise Failure(f"the instructor's version fails: open {made}")
+        notebook = folder / "instructor" / name / f"{name}.ipynb"
+        if '"output_type": "error"' in notebook.read_text(encoding="utf-8"):
+            raise Failure(f"the instructor's version fails: open {notebook}")
         print(f"{name}: student's and instructor's version", flush=True)
 
 
@@ -116,31 +116,33 @@ class Page:
 
 def pages(book: NotebookNode) -> list[Page]:
     """The slides of an executed notebook."""
-    made: list[Page] = []
+    slides: list[Page] = []
     section = "title"
     for cell in book.cells:
         if cell.cell_type == "code":
             pictures = [each for each in cell.outputs if _is_picture(each) or _is_code(each)]
             if pictures and section in PICTURES:
-                if section in TOLD or made[-1].pictures or made[-1].section != section:
-                    made.append(Page(section, ""))
-                made[-1].pictures = pictures
-            elif made and not made[-1].pictures:
-                made[-1].text = LEADS.sub("", made[-1].text).rstrip()
+                if section in TOLD or slides[-1].pictures or slides[-1].section != section:
+                    slides.append(Page(section, ""))
+                slides[-1].pictures = pictures
+            elif slides and not slides[-1].pictures:
+                slides[-1].text = LEADS.sub("", slides[-1].text).rstrip()
             continue
         for part in HEADING.split(LINK.sub(r"\1", cell.source)):
             if part.startswith("## "):
                 section, _, part = part.removeprefix("## ").partition("\n")
             for block in filter(None, BETWEEN.split(part.strip())):
-                last = made[-1] if made else Page("", "")
+                last = slides[-1] if slides else Page("", "")
                 goes_on = section in TOLD and section == last.section and not last.pictures
                 if goes_on and len(last.text) + len(block) < LETTERS:
                     last.text += f"\n\n{block}"
                 else:
-                    made.append(Page(section, block))
-    said = [page.section in TOLD or page.text.startswith(PREDICT) for page in made]
+                    slides.append(Page(section, block))
+    said = [page.section in TOLD or page.text.startswith(PREDICT) for page in slides]
     return [
-        page for page, told in zip(made, said, strict=True) if page.pictures or (told and page.text)
+        page
+        for page, told in zip(slides, said, strict=True)
+        if page.pictures or (told and page.text)
     ]
 
 
@@ -215,7 +217,7 @@ def deck(title: str, books: Iterable[NotebookNode], plan: dict[str, str] | None 
     return str(exporter.from_notebook_node(book, resources=given)[0])
 
 
-def decks(folder: Path, wanted: Iterable[int]) -> None:
+def decks(folder: Path, numbers: Iterable[int]) -> None:
     """Write the sessions' decks.
 
     Raises:
@@ -223,7 +225,7 @@ def decks(folder: Path, wanted: Iterable[int]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     without, needed = [], []
-    for number in wanted:
+    for number in numbers:
         title, names = sessions()[number]
         books = {path.stem: executed(path) for path in reproduce.notebooks(names)}
         if missing := [name for name, book in books.items() if book is None]:
@@ -252,12 +254,12 @@ def main() -> None:
     known = list(sessions())
     add("--session", type=int, action="append", choices=known, help="one session (may be repeated)")
     given = parser.parse_args()
-    folder, wanted = given.to.resolve(), given.session or known
+    folder, numbers = given.to.resolve(), given.session or known
     try:
         if given.only != "slides":
-            assignments(folder, wanted)
+            assignments(folder, numbers)
         if given.only != "assignments":
-            decks(folder / "slides", wanted)
+            decks(folder / "slides", numbers)
     except ModuleNotFoundError as missing:
         sys.exit(f"make course: {missing.name} is not installed; make course installs it")
     except (Error, OSError) as problem:

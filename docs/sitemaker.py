@@ -68,8 +68,8 @@ def sources(source: Path) -> None:
 def main() -> None:
     """Prepare the sources."""
     parser = argparse.ArgumentParser(prog="make site", description=__doc__)
-    told = "show notebooks without a current copy as is"
-    parser.add_argument("--no-execute", action="store_true", help=told)
+    about = "show notebooks without a current copy as is"
+    parser.add_argument("--no-execute", action="store_true", help=about)
     given = parser.parse_args()
     os.environ.setdefault("FEDLIB_PROGRESS", "0")
     source, figures = WORK / "source", WORK / "figures-published"

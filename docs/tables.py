@@ -77,13 +77,13 @@ def ablation_table() -> str:
     needed = reached(lines(histories)).xs(MEAN, axis=1, level="round").iloc[:, 0]
     rows = []
     for name, (run,) in winners(histories, line_of).items():
-        there = f"{needed[name]:.0f}" if needed[name] <= run.config.rounds else "not in 100"
+        rounds = f"{needed[name]:.0f}" if needed[name] <= run.config.rounds else "not in 100"
         known = reading.hyperparameters(run)
         beta = "–" if name in PLAIN else str(known.get("momentum", "–"))
         look = LOOKS.get(name) or style.look(name)
         label = RIVALS.get(name, look.label)
         end = f"{100 * run.final():.1f}"
-        rows.append((needed[name], (label, f"{known['client_lr']:.2g}", beta, there, end)))
+        rows.append((needed[name], (label, f"{known['client_lr']:.2g}", beta, rounds, end)))
     over = f"accuracy, last {run.window()} rounds"  # as the target
     head = ("line", "client learning rate", "beta", "rounds to the target", over)
     return markdown(head, [row for _, row in sorted(rows)])
@@ -472,14 +472,14 @@ def laptop_table(paper: str) -> str:
     rows = []
     for name in plans.planned():
         if name in makers:
-            wanted, whole = (plans.requests(name, preset) for preset in ("laptop", "paper"))
-            there = {run.config.digest: run.meta for run in laptop_runs(name)}
-            numbers = f"{len(there)} of {_runs(wanted)} ({_runs(whole)})"
+            requests, whole = (plans.requests(name, preset) for preset in ("laptop", "paper"))
+            meta_by_run = {run.config.digest: run.meta for run in laptop_runs(name)}
+            numbers = f"{len(meta_by_run)} of {_runs(requests)} ({_runs(whole)})"
             took = [0.0, 0.0]  # of a processor, of a GPU
-            for meta in there.values():
+            for meta in meta_by_run.values():
                 took[meta["device"] != "cpu"] += core_seconds(meta) / 3600
             hours = [f"{own:.1f}" if own >= 0.05 else "" for own in took]
-            rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, *hours))
+            rows.append((f"`{name}`", "; ".join(_cuts(requests, whole)), numbers, *hours))
     published = "runs published, of laptop's (and paper's) plan"
     return markdown(("notebook", "scaled down", published, "core-hours", "hours of a GPU"), rows)
 
@@ -496,15 +496,15 @@ def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
         task_table(requests, preset, options).set_index("task").to_dict("index")
         for requests, preset in ((laptop, "laptop"), (paper, "paper"))
     )
-    told = []
+    cells = []
     for task, settings in cut.items():
         printed = whole.get(task, {})
         pairs = [(name, own, printed.get(name, own)) for name, own in settings.items()]
         changes = [
             f"{n.replace('_', ' ')} {own} of {full}" for n, own, full in pairs if own != full
         ]
-        told += [f"`{task}`: {', '.join(changes)}"] if changes else []
-    return told
+        cells += [f"`{task}`: {', '.join(changes)}"] if changes else []
+    return cells
 
 
 # Page -> its tables.

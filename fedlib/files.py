@@ -123,11 +123,11 @@ def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
     Raises:
         Error: nothing can be written there.
     """
-    there = folder.absolute()
+    parent = folder.absolute()
     try:
-        while not (there.exists() or there.is_symlink()):
-            there = there.parent
-        with tempfile.TemporaryFile(dir=there) as file:  # without a name, on systems that allow it
+        while not (parent.exists() or parent.is_symlink()):
+            parent = parent.parent
+        with tempfile.TemporaryFile(dir=parent) as file:  # without a name, on systems that allow it
             file.write(b"0")
             file.flush()
     except OSError as problem:

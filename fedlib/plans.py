@@ -352,9 +352,9 @@ def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:
         Error: see :func:`requests`.
     """
     with _plan_cell(notebook):
-        made = plan(n)
+        result = plan(n)
     listed = []
-    for parts in made if isinstance(made, list) else [made]:
+    for parts in result if isinstance(result, list) else [result]:
         if not isinstance(parts, Mapping):
             what = f"plan(n) returns {_kind(parts)}, not a dict of parts"
             raise Error(f"{notebook}, plan cell: {what}")
@@ -391,9 +391,9 @@ def by_notebook(
     for name in chosen if numbers else ():  # each must have all parameters
         check_parameters([notebooks()[name]], numbers)
     asked = {name: requests(name, preset, seed, **numbers) for name in chosen}
-    wanted = select([request for runs in asked.values() for request in runs], *parts)
-    kept = {request.part for request in wanted}
-    asked = {name: [r for r in runs if r.part in kept] for name, runs in asked.items()}
+    selected = select([request for runs in asked.values() for request in runs], *parts)
+    chosen_parts = {request.part for request in selected}
+    asked = {name: [r for r in runs if r.part in chosen_parts] for name, runs in asked.items()}
     return {name: runs for name, runs in asked.items() if runs}
 
 

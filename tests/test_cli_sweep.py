@@ -177,8 +177,8 @@ def test_slurm_gets_an_array_with_a_job_per_shard(command, own_folders, store):
     status, text, _ = command(*WORDS, "--executor", "slurm", "--jobs", "2")
     lines = text.splitlines()
     assert status == 0 and logs.is_dir() and lines[0] == "#!/bin/bash"
-    wanted = ("requeue", "array=1-2", f"output={logs}/%A_%a.log", "signal=B:USR1@120")
-    assert {f"#SBATCH --{directive}" for directive in wanted} <= set(lines)
+    expected = ("requeue", "array=1-2", f"output={logs}/%A_%a.log", "signal=B:USR1@120")
+    assert {f"#SBATCH --{directive}" for directive in expected} <= set(lines)
     (line,) = (line for line in lines if "-m fedlib" in line)
     words = shlex.split(line)
     assert words[:3] == [sys.executable, "-m", "fedlib"]

@@ -33,13 +33,13 @@ def expect(condition: bool, message: str) -> None:
         raise Wrong(message)
 
 
-def same(what: str, given: Any, wanted: Any, hint: str = "") -> None:
+def same(what: str, given: Any, expected: Any, hint: str = "") -> None:
     """Raise :class:`Wrong` unless two arrays agree in shape and, to eight digits, in values.
 
     Args:
         what: name of the compared array, for instance ``"x after round 2"``.
         given: the array of the student's function, anything that NumPy takes for numbers.
-        wanted: the right array.
+        expected: the right array.
         hint: added to the message.
     """
     ending = f" ({hint})" if hint else ""
@@ -48,7 +48,7 @@ def same(what: str, given: Any, wanted: Any, hint: str = "") -> None:
         numbers = np.asarray(given, dtype=float)
     except (TypeError, ValueError):
         raise Wrong(f"{what} is {type(given).__name__}, not numbers{ending}") from None
-    right = np.asarray(wanted, dtype=float)
+    right = np.asarray(expected, dtype=float)
     shapes = numbers.shape == right.shape
     expect(shapes, f"{what} has shape {numbers.shape}, not {right.shape}{ending}")
     agree = np.allclose(numbers, right, rtol=1e-8, atol=1e-10, equal_nan=True)
@@ -169,9 +169,9 @@ def dirichlet_partition(
     expect(kinds > 4, f"all clients like the same {kinds} labels: draw q anew for each client")
     skew = partition.total_variation(labels, parts).mean()
     right = [partition.dirichlet(labels, clients, alpha, size, each) for each in range(5)]
-    wanted = np.mean([partition.total_variation(labels, part).mean() for part in right])
-    message = f"for alpha = {alpha:g} the mean skew is {skew:.2f}, not about {wanted:.2f}"
-    expect(abs(skew - wanted) < 0.06, f"{message} (q ~ Dirichlet(alpha, ..., alpha))")
+    expected = np.mean([partition.total_variation(labels, part).mean() for part in right])
+    message = f"for alpha = {alpha:g} the mean skew is {skew:.2f}, not about {expected:.2f}"
+    expect(abs(skew - expected) < 0.06, f"{message} (q ~ Dirichlet(alpha, ..., alpha))")
 
 
 # Session 2: a round of FedAvg and one of SCAFFOLD, against fedlib's on random quadratics.
@@ -208,9 +208,9 @@ def fedavg_round(function: Function, seed: int = 0, *, clients: int = 3) -> None
     A, b, p, x = problem = _quadratics(seed, clients, 2)
     for t in range(1, 4):
         x = function(x.copy(), _gradients(A, b), p.copy(), 0.1, 4)
-        wanted = _ends(problem, "fedavg", t, client_lr=0.1, local_steps=4)
+        expected = _ends(problem, "fedavg", t, client_lr=0.1, local_steps=4)
         hint = "each client steps from the server's x, and p weighs where they end"
-        same(f"x after round {t}", x, wanted, hint)
+        same(f"x after round {t}", x, expected, hint)
 
 
 @said
@@ -222,14 +222,14 @@ def scaffold_round(function: Function, seed: int = 0, *, clients: int = 3) -> No
     for t in range(1, 5):
         given = function(x.copy(), c.copy(), controls.copy(), _gradients(A, b), p.copy(), 0.1, 4)
         x, c, controls = results("scaffold_round", given, "x, c, controls")
-        wanted = _ends(problem, "scaffold", t, client_lr=0.1, local_steps=4)
+        expected = _ends(problem, "scaffold", t, client_lr=0.1, local_steps=4)
         hint = "the first round is FedAvg's" if t == 1 else "look at the controls, signs and scale"
-        same(f"x after round {t}", x, wanted, hint)
+        same(f"x after round {t}", x, expected, hint)
         same(f"c after round {t}", c, p @ controls, "with all clients c is their controls' mean")
     given = function(x.copy(), c.copy(), controls.copy(), _gradients(A, b), p.copy(), 0.1, 1)
     hint = "after one local step a control is the client's gradient at x, whatever it was before"
-    wanted = np.array([gradient(x) for gradient in _gradients(A, b)])
-    same("the controls", results("scaffold_round", given, "x, c, controls")[2], wanted, hint)
+    expected = np.array([gradient(x) for gradient in _gradients(A, b)])
+    same("the controls", results("scaffold_round", given, "x, c, controls")[2], expected, hint)
 
 
 # Session 3: the servers of FedAdagrad, FedAdam and FedYogi, against fedlib's.
@@ -261,16 +261,16 @@ def server_step(
     if name != "fedadagrad":
         right = replace(right, beta2=beta2)
     x, m, v = draw.standard_normal(6), np.zeros(6), np.full(6, tau**2)
-    wanted, state = torch.tensor(x), right.init(torch.tensor(x))
+    expected, state = torch.tensor(x), right.init(torch.tensor(x))
     for t in range(1, rounds + 1):
         delta = draw.standard_normal(6) * draw.choice([0.0, 0.03, 1.0], 6)
         given = function(x.copy(), delta.copy(), m.copy(), v.copy(), 0.1, tau, beta1, beta2)
         x, m, v = results(name, given, "x, m, v")
-        wanted, state = right.step(wanted, -torch.tensor(delta), state)
+        expected, state = right.step(expected, -torch.tensor(delta), state)
         same(f"{name}: v after round {t}", v, state["v"], "v remembers delta squared")
         same(f"{name}: m after round {t}", m, -state["m"], "m is a moving average of delta")
         hint = "x moves along m, by lr / (sqrt(v) + tau), with the new m and v"
-        same(f"{name}: x after round {t}", x, wanted, hint)
+        same(f"{name}: x after round {t}", x, expected, hint)
 
 
 # Session 4: the papers' rule of selection, on grids whose winner was put there.
@@ -317,9 +317,9 @@ def at_edge(function: Function, seed: int = 0) -> None:
     """``at_edge(runs, pair)`` for pairs inside and at every end, and for a grid with one rate."""
     runs = grid((0.03, 1.0), seed)
     for pair in ((0.03, 1.0), (0.1, 0.3), (0.01, 1.0), (0.3, 3.0), (0.1, 0.1), (0.03, 10.0)):
-        wanted = pair[0] in (0.01, 0.3) or pair[1] in (0.1, 10.0)
-        message = f"at_edge is {not wanted} for {pair}, an {'end' if wanted else 'inner'} pair"
-        expect(bool(function(runs, pair)) == wanted, message)
+        expected = pair[0] in (0.01, 0.3) or pair[1] in (0.1, 10.0)
+        message = f"at_edge is {not expected} for {pair}, an {'end' if expected else 'inner'} pair"
+        expect(bool(function(runs, pair)) == expected, message)
     single = grid((0.03, 1.0), seed, server_lrs=(1.0,))
     message = "server_lr had one value only: that axis has no ends"
     expect(not function(single, (0.03, 1.0)), message)
@@ -361,9 +361,9 @@ def sparse_adagrad(function: Function, seed: int = 0, *, repeated: bool = False)
         right.zero_grad()
         (layer(torch.tensor(rows)) * torch.tensor(g)).sum().backward()
         right.step()
-        wanted = right.state[layer.weight]["sum"]
+        expected = right.state[layer.weight]["sum"]
         hint = "gradients of one word are added, then squared" if repeated else "v adds g squared"
-        same(f"v after step {t}", v, wanted, hint)
+        same(f"v after step {t}", v, expected, hint)
         same(f"the table after step {t}", table, layer.weight.detach(), "lr g / (sqrt(v) + tau)")
 
 
@@ -381,15 +381,15 @@ def client_step(
     state = {"m": torch.tensor(m), "v": torch.tensor(v)}
     for k in range(1, 4):
         g_here, g_server = draw.standard_normal((2, 4))
-        kept = m.copy(), v.copy()
-        given = function(y.copy(), g_here, g_server, c, kept[0], kept[1], 0.1, beta1, eps)
-        frozen = np.array_equal(kept[0], m) and np.array_equal(kept[1], v)
+        copies = m.copy(), v.copy()
+        given = function(y.copy(), g_here, g_server, c, copies[0], copies[1], 0.1, beta1, eps)
+        frozen = np.array_equal(copies[0], m) and np.array_equal(copies[1], v)
         expect(frozen, "client_step changes the server's state: leave m and v unchanged")
         step = base.Adam(beta1=beta1, eps=eps).step(torch.tensor(g_here - g_server + c), state)
-        wanted = y - 0.1 * np.asarray(step)
+        expected = y - 0.1 * np.asarray(step)
         hint = "the gradient is g_here - g_server + c, the step ((1 - beta1) g + beta1 m) / (...)"
-        same(f"y after step {k}", given, wanted, hint)
-        y = wanted
+        same(f"y after step {k}", given, expected, hint)
+        y = expected
 
 
 @said
@@ -433,8 +433,8 @@ def means(function: Function, seed: int = 0, *, clients: int = 7, empty: bool = 
     given = results("means", function(accuracy.copy(), examples.copy()), "examples, clients")
     right = (np.nan_to_num(accuracy) * examples).sum() / examples.sum()
     same("the mean over examples", given[0], right, "a client counts as often as it has examples")
-    wanted = _fairness(accuracy, examples)["accuracy_unweighted"]
-    same("the mean over clients", given[1], wanted, "clients without examples are left out")
+    expected = _fairness(accuracy, examples)["accuracy_unweighted"]
+    same("the mean over clients", given[1], expected, "clients without examples are left out")
 
 
 @said
@@ -442,11 +442,11 @@ def spread(function: Function, seed: int = 0, *, clients: int = 7, empty: bool =
     """``spread(accuracy, examples)``: the worst 30 % and the errors' RSD."""
     accuracy, examples = _clients(seed, clients, empty)
     given = results("spread", function(accuracy.copy(), examples.copy()), "worst, rsd")
-    wanted = _fairness(accuracy, examples)
+    expected = _fairness(accuracy, examples)
     hint = "the mean of the lowest 30 % of the clients, their number rounded up"
-    same("the worst 30 %", given[0], wanted["accuracy_worst_30"], hint)
+    same("the worst 30 %", given[0], expected["accuracy_worst_30"], hint)
     hint = "standard deviation over mean of the errors 1 - accuracy, divisor: the clients"
-    same("the RSD", given[1], wanted["error_rsd"], hint)
+    same("the RSD", given[1], expected["error_rsd"], hint)
 
 
 @said
@@ -471,8 +471,8 @@ def accumulated(function: Function, momentum: float, most: int = 6) -> None:
     """``accumulated(steps, momentum)`` against the numbers of fedlib's clients."""
     for steps in range(1, most + 1):
         hint = "momentum sums n <- momentum n + 1 over the steps" if momentum else "plain steps"
-        given, wanted = function(steps, momentum), _slope(steps, momentum)
-        same(f"accumulated({steps}, {momentum:g})", given, wanted, hint)
+        given, expected = function(steps, momentum), _slope(steps, momentum)
+        same(f"accumulated({steps}, {momentum:g})", given, expected, hint)
     same(f"accumulated(0, {momentum:g})", function(0, momentum), 0.0, "no step, nothing")
 
 
@@ -494,9 +494,9 @@ def fednova_round(
         alone = [fedlib.quadratic_task(A[[i]], b[[i]], x0=x) for i in range(clients)]
         ends = [fedlibs_x(alone[i], method, local_steps=steps[i]) for i in range(clients)]
         x = np.asarray(function(x.copy(), np.array(ends), a.copy(), p.copy()))
-        wanted = fedlibs_x(task, "fednova", t, **values)
+        expected = fedlibs_x(task, "fednova", t, **values)
         hint = "x moves by sum(p a) times the weighted mean of the normalised updates"
-        same(f"x after round {t}", x, wanted, hint)
+        same(f"x after round {t}", x, expected, hint)
 
 
 @said
@@ -540,10 +540,10 @@ def local_round(function: Function, seed: int = 0, *, steps: int = 6) -> None:
     A, b = np.diag([0.05, 1.0, 8.0])[None], draw.standard_normal((1, 3))
     start = draw.standard_normal(3)
     method = fedlib.FedOpt(client=fedlib.DeltaSGD(eps=0.0, eta0=0.15))
-    wanted = fedlibs_x(fedlib.quadratic_task(A, b, x0=start), method, local_steps=steps)
+    expected = fedlibs_x(fedlib.quadratic_task(A, b, x0=start), method, local_steps=steps)
     given = function(lambda x: A[0] @ x - b[0], start.copy(), steps, 0.15, 2.0, 0.1)
     hint = "theta starts at 1, and the first step already grows"
-    same("x after the round", given, wanted, hint)
+    same("x after the round", given, expected, hint)
 
 
 # Session 10: margins, spread and verdict, against those behind ``fedlib claims``.
@@ -559,19 +559,22 @@ def statement(function: Function, cases: Sequence[Sequence[float]] = CASES, seed
     draw = np.random.default_rng(seed)
     random = [draw.normal(0.01, 0.01, draw.integers(2, 7)).tolist() for _ in range(20)]
     for margins in (*cases, *random):
-        wanted, shown = Statement("", tuple(margins)), ", ".join(f"{each:.3f}" for each in margins)
+        expected, shown = (
+            Statement("", tuple(margins)),
+            ", ".join(f"{each:.3f}" for each in margins),
+        )
         given = results("statement", function(list(margins)), "mean, spread, verdict")
-        same(f"the mean of margins {shown}", given[0], wanted.mean, "-inf if a run diverged")
+        same(f"the mean of margins {shown}", given[0], expected.mean, "-inf if a run diverged")
         hint = "divisor n - 1, and NaN for one"
-        same(f"the spread of margins {shown}", given[1], wanted.spread, hint)
-        message = f"margins {shown}: the verdict is {given[2]!r}, not {wanted.verdict!r}"
-        expect(given[2] == wanted.verdict, message)
+        same(f"the spread of margins {shown}", given[1], expected.spread, hint)
+        message = f"margins {shown}: the verdict is {given[2]!r}, not {expected.verdict!r}"
+        expect(given[2] == expected.verdict, message)
 
 
 @said
 def claim(function: Function) -> None:
     """``claim(verdicts)``: one that does not hold decides, then one that is not resolved."""
-    for verdicts, wanted in (
+    for verdicts, expected in (
         ((HOLDS, HOLDS), HOLDS),
         ((HOLDS, OPEN), OPEN),
         ((OPEN, FAILS, HOLDS), FAILS),
@@ -579,7 +582,7 @@ def claim(function: Function) -> None:
         ((OPEN, OPEN), OPEN),
     ):
         given = function(list(verdicts))
-        expect(given == wanted, f"claim({list(verdicts)}) is {given!r}, not {wanted!r}")
+        expect(given == expected, f"claim({list(verdicts)}) is {given!r}, not {expected!r}")
 
 
 # Session 11: clipping, and a round of DP-FedAvg. fedlib has neither by name, so NumPy is the judge.

@@ -113,20 +113,20 @@ def _default(name: str) -> Algorithm:
 
 def _made(algorithm: str | Algorithm | type[Algorithm]) -> tuple[Algorithm, str]:
     """A method from a name or a class (with its defaults), and its name in error messages."""
-    made: Any = algorithm
+    method: Any = algorithm
     if isinstance(algorithm, str):
         name = algorithm
-        made = _default(name) if name in METHODS else brought("algorithm", name, METHODS)
+        method = _default(name) if name in METHODS else brought("algorithm", name, METHODS)
     else:
         name = (algorithm if isinstance(algorithm, type) else type(algorithm)).__name__
-    if not isinstance(made, Algorithm) and callable(made):
-        made = called(f"algorithm {name!r}", made)
-    if not isinstance(made, Algorithm):
+    if not isinstance(method, Algorithm) and callable(method):
+        method = called(f"algorithm {name!r}", method)
+    if not isinstance(method, Algorithm):
         raise Error(
-            f"algorithm {name!r} gives {shown(made)}, but must be a class derived from "
+            f"algorithm {name!r} gives {shown(method)}, but must be a class derived from "
             "fedlib.Algorithm, a function that makes a method, or a method"
         )
-    return made, name
+    return method, name
 
 
 @checked
@@ -186,9 +186,9 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
         require_known("base", kind, known)
         if kind == places["base"].default:
             numbers = vars(getattr(method, "base", None)) | numbers
-        made = known[kind]
-        names = {field.name for field in dataclasses.fields(made)} & numbers.keys()
-        direct["base"] = made(**{name: numbers[name] for name in names})
+        base_class = known[kind]
+        names = {field.name for field in dataclasses.fields(base_class)} & numbers.keys()
+        direct["base"] = base_class(**{name: numbers[name] for name in names})
     for part, fields in changes.items():
         direct[part] = dataclasses.replace(getattr(method, part), **fields)
     return dataclasses.replace(method, **direct) if direct else method

@@ -57,12 +57,12 @@ class LocalTraining(Algorithm):
     def client_init(self, server: State, client: Client) -> State:
         rate = factor(self.client_schedule, client.round, client.rounds) * self.client.lr
         x, memory = server["x"], dict(client.memory)
-        kept = memory.pop("optimizer", None)
+        optimizer = memory.pop("optimizer", None)
         return {
             "x": x,
             "anchor": x,
             "lr": rate * torch.ones_like(x[..., :1]),
-            "optimizer": self.client.init(x) if kept is None else kept,
+            "optimizer": self.client.init(x) if optimizer is None else optimizer,
             "memory": memory,
         }
 

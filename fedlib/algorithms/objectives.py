@@ -132,16 +132,16 @@ class Moon(Objective):
         weight = self.mu * memory["seen"]
 
         def at(x: PerParameter, draw: int = 0) -> tuple[Scalar, Scalar, PerParameter]:
-            kept = []
+            terms = []
 
             def contrast(z: PerFeature) -> PerExample:
                 toward = F.cosine_similarity(z, anchor, dim=-1)
                 away = F.cosine_similarity(z, previous, dim=-1)
                 term = weight * F.softplus((away - toward) / self.temperature)
-                kept.append(term.detach())
+                terms.append(term.detach())
                 return term
 
             loss, grad = value_and_grad(x, batch, draw=draw, extra=contrast)
-            return loss, loss + value_and_grad.reduce(kept[0], batch), grad
+            return loss, loss + value_and_grad.reduce(terms[0], batch), grad
 
         return at

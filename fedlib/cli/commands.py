@@ -235,14 +235,14 @@ def _data_sets(prepared: Path) -> dict[str, dict[str, str]]:
     """The catalogue's data sets and those that are prepared here, by name."""
     catalogue = paths.read_toml("datasets/catalogue.toml")
     known = {name: entry["title"] for name, entry in catalogue.items()}
-    there = {}
+    named = {}
     for folder in prepared.glob("[!.]*/") if prepared.is_dir() else ():
         try:
             title = json.loads((folder / "card.json").read_text("utf-8"))["title"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             title = known.get(folder.name, "(its card is broken)")
-        there[folder.name] = f"{title} (prepared)"
-    return {name: {"about": about} for name, about in sorted((known | there).items())}
+        named[folder.name] = f"{title} (prepared)"
+    return {name: {"about": about} for name, about in sorted((known | named).items())}
 
 
 def _figures() -> dict[str, dict[str, str]]:
@@ -272,7 +272,7 @@ def data_list(
 
     notebooks = _needed((), "laptop") if (paths.project_root() / "notebooks").is_dir() else {}
     cards: list[dict[str, Any]] = []
-    there = "unchanged" if verify else "yes"
+    usual = "unchanged" if verify else "yes"
     rows = [("name", "prepared", "size", "fedlib data ...", "laptop runs of notebooks; or tasks")]
     for name in datasets.names(data_root):
         known = list(editions(name).values())
@@ -284,7 +284,7 @@ def data_list(
             card["verified"] = True
         cards.append(card)
         state = "stand-in" if card.get("stand_in_is") else "no"
-        state = "broken" if "error" in card else there if card["prepared"] else state
+        state = "broken" if "error" in card else usual if card["prepared"] else state
         size = f"{card['bytes'] / 1e6:.1f} MB" if "bytes" in card else "-"
         tasks = ", ".join(card.get("tasks", ())) or "-"
         ways = [(f"prepare {item.name} ({item.size / 1e6:,.0f} MB)", item.name) for item in known]
@@ -611,12 +611,12 @@ def sweep(
     words += [f"--data-root={store.root.parent.resolve()}"]
     if executor == "slurm":
         text = sweep.script(words, shards, store.root)
-        there = store.paths()
-        missing = sum(group.missing(there) for group in groups)
+        stored = store.paths()
+        missing = sum(group.missing(stored) for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     share = dealt(groups, of)[number - 1]
-    there = store.paths()
-    if any(group.missing(there) for group in share):  # before anything is said
+    stored = store.paths()
+    if any(group.missing(stored) for group in share):  # before anything is said
         files.require_writable(store.root)
     if not as_json:
         together = f", {shards} programs at once" if shards > 1 else ""

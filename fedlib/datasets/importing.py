@@ -77,12 +77,12 @@ def import_file(
     own = Description(name, name, by, f"{by} from {file}", kind, "as the user knows it")
     known = CATALOGUE.get(name, own)
     if known.kind != kind:
-        wanted = {
+        source = {
             "arrays": "imported from a .npz file of arrays or the like",
             "text": "imported from a .jsonl file or the like",
             "posts": f"got with 'fedlib data prepare {name}'",
         }
-        raise Error(f"{name!r} is {wanted[known.kind]}, not from {file}")
+        raise Error(f"{name!r} is {source[known.kind]}, not from {file}")
     with store.writing(name, data_root, overwrite) as folder:
         make = _arrays if isinstance(content, dict) else _texts
         card = make(content, file, folder, known)
@@ -331,8 +331,8 @@ def _lines(contents: list[bytes], file: str, known: Description) -> Iterator[_Li
         except ValidationError as error:
             (first, *_) = error.errors()
             place = "".join(f"{part}: " for part in first["loc"])
-            told = first["type"] in ("missing", "json_invalid")
-            given = "" if told else f", not {first['input']!r:.40}"
+            unread = first["type"] in ("missing", "json_invalid")
+            given = "" if unread else f", not {first['input']!r:.40}"
             raise Error(f"{where}: {place}{first['msg']}{given}") from None
         if {"label", "tags"} <= line.model_fields_set:
             raise Error(f"{where}: has both label and tags, but only one of them is allowed")

@@ -98,7 +98,7 @@ def _make(
         """Store the output of ``fill`` in a folder, unless its fingerprint is wrong."""
         with store.writing(wanted.data, data_root, overwrite) as folder:
             try:
-                made = fill(folder)
+                contents = fill(folder)
             except Exception as error:  # the files' SHA-256 was right, so this is unexpected
                 if isinstance(error, Error) or getattr(error, "errno", None):  # a full disk
                     raise
@@ -106,7 +106,7 @@ def _make(
                 whose = f"the files of {wanted.name!r} are not as fedlib expects"
                 raise Failure(f"{whose}: {what}") from None
             known = {**CATALOGUE[wanted.data].origin(), "edition": wanted.name}
-            card = store.write_card(folder, {**known, **about, **made})
+            card = store.write_card(folder, {**known, **about, **contents})
             if expected not in ("", card["fingerprint"]):
                 what = f"{wanted.name!r} has the fingerprint {card['fingerprint'][:16]}..."
                 why = f"but the published runs used {expected[:16]}..."
@@ -170,8 +170,8 @@ def _by_recipe(name: str, recipe: Recipe, shelf: Shelf, save: Save) -> Card:
     def fill(folder: Path) -> Card:
         arrays, clients = CONVERSIONS[name](contents)
         classes = arrays.pop("classes", None)
-        made = npy.write(folder, arrays, clients, CATALOGUE[recipe.data])
-        return made if classes is None else {**made, "classes": classes.tolist()}
+        description = npy.write(folder, arrays, clients, CATALOGUE[recipe.data])
+        return description if classes is None else {**description, "classes": classes.tolist()}
 
     return save(about, fill, recipe.card)
 

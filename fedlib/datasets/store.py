@@ -60,8 +60,8 @@ def prepared_names(data_root: Root = None) -> list[str]:
     if not parent.is_dir():
         return []
     files.recover(parent)
-    there = sorted(folder.name for folder in parent.iterdir() if folder.is_dir())
-    return [name for name in there if re.fullmatch(NAME, name)]
+    folders = sorted(folder.name for folder in parent.iterdir() if folder.is_dir())
+    return [name for name in folders if re.fullmatch(NAME, name)]
 
 
 def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:

@@ -225,7 +225,7 @@ def read_glove(
         Error: the file cannot be read, or the line of one of the words has not as many finite
             numbers as line 1.
     """
-    kept: dict[str, np.ndarray] = {}
+    vectors: dict[str, np.ndarray] = {}
     dimensions = 0
     try:
         with open(path, encoding="utf-8", newline="\n") as lines:
@@ -233,12 +233,12 @@ def read_glove(
                 dimensions = dimensions or line.count(" ")
                 # The last fields are the numbers: a few words of some files contain spaces.
                 word, *fields = line.rstrip().rsplit(" ", dimensions)
-                if word in words and word not in kept:
+                if word in words and word not in vectors:
                     vector, most = np.array(fields, dtype=float), np.finfo(np.float32).max
                     if len(fields) != dimensions or not (np.abs(vector) <= most).all():
                         what = f"{word!r} has not {dimensions} finite numbers"
                         raise ValueError(f"line {number}: {what}")
-                    kept[word] = vector.astype(np.float32)
+                    vectors[word] = vector.astype(np.float32)
     except (OSError, ValueError) as error:
         raise Error(f"word vectors {path} cannot be read: {first_line(error)}") from None
-    return list(kept), np.array(list(kept.values()), dtype=np.float32)
+    return list(vectors), np.array(list(vectors.values()), dtype=np.float32)

@@ -138,8 +138,8 @@ class Checkpoint:
                 with open(aside, "rb+") as file:
                     file.write(hashlib.file_digest(file, "sha256").digest())
         except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
-            kept = "The one before is kept" if self.path.exists() else "There is none before"
-            raise Failure(f"cannot write a checkpoint: {first_line(problem)}. {kept}") from None
+            before = "The one before is kept" if self.path.exists() else "There is none before"
+            raise Failure(f"cannot write a checkpoint: {first_line(problem)}. {before}") from None
         self._last = time.monotonic()
         self._writing = self._last - begun
 

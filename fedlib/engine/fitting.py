@@ -267,7 +267,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
             "for each class"
         )
     shape, count = (outputs.shape[1:-1], outputs.shape[-1]) if classes else (outputs.shape[1:], 0)
-    wanted = {
+    need = {
         losses.CLASSES: f"whole numbers in 0..{count - 1}",
         losses.VALUES: "finite numbers",
         losses.SHARES: "numbers between 0 and 1",
@@ -297,7 +297,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
         way = losses.way_out(outputs, y) if other else _way_out(y, kind, count)
         if classes and y.is_floating_point():
             way = ": give y.long(), or for a regression loss=nn.MSELoss()"
-        raise _wrong(task, split, data, place, f"the label {named}, but {loss} needs {wanted}{way}")
+        raise _wrong(task, split, data, place, f"the label {named}, but {loss} needs {need}{way}")
 
 
 def _way_out(y: Tensor, kind: str, count: int) -> str:

@@ -111,20 +111,20 @@ class _Reads(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: dict[int, Tensor] = {}
-        self.made = set[int]()
+        self.inputs: dict[int, Tensor] = {}
+        self.results = set[int]()
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         for tensor in _leaves((args, kwargs)):
             place = tensor.untyped_storage()._cdata
-            if place not in self.made:
-                self.held.setdefault(place, tensor)
+            if place not in self.results:
+                self.inputs.setdefault(place, tensor)
         results = function(*args, **(kwargs or {}))
         for tensor in _leaves(results):
-            if (place := tensor.untyped_storage()._cdata) not in self.held:
-                self.made.add(place)
+            if (place := tensor.untyped_storage()._cdata) not in self.inputs:
+                self.results.add(place)
         return results
 
 
@@ -165,7 +165,7 @@ class _Graph:
 
         with _Reads() as reads:
             self.replay = capture(work)
-        self.reads = list(reads.held.values())
+        self.reads = list(reads.inputs.values())
 
     def __call__(self, state: State, batch: Batch) -> State:
         map_state(_fill, self.state, state)

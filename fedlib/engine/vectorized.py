@@ -149,8 +149,8 @@ class Vectorized:
         sent = self._upload(work, batching, self.feed.example_weights(batching))
         method, server = work.method, work.server
         # With halves, the training clients have not measured anything.
-        kept = bool(work.measured.tensors) and not method.halves
-        measured = work.measured.get(sent["measured"]) if kept else None
+        measures = bool(work.measured.tensors) and not method.halves
+        measured = work.measured.get(sent["measured"]) if measures else None
         client = self._client(work, sent, measured)
         state = method.client_init(server, client)
         state = spread(carry_statistics(server, state), running)

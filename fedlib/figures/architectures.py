@@ -141,8 +141,8 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
             color = style.COLORS[COLORS.get(row["layer"], "grey")]
             corner = (-breadth / 2, y - 0.42)
             ax.add_patch(Rectangle(corner, breadth, 0.84, facecolor=color, linewidth=0))
-            told = ", ".join(filter(None, [row["layer"], row["settings"], row["activation"]]))
-            ax.text(-1.25, y, told, ha="right", **words)
+            note = ", ".join(filter(None, [row["layer"], row["settings"], row["activation"]]))
+            ax.text(-1.25, y, note, ha="right", **words)
             ax.text(1.25, y, " × ".join(map(str, shape)), **words)
             share = 1.6 * row["parameters"] / most
             ax.add_patch(Rectangle((2.4, y - 0.3), share, 0.6, facecolor=color, linewidth=0))
@@ -150,7 +150,7 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
             numbers.append(f"{row['frozen']:,} frozen" if row["frozen"] else "")
             ax.text(2.45 + share, y, ", ".join(filter(None, numbers)), **words)
         ax.set(xlim=(-3.2, 4.9), ylim=(len(frame) - 0.4, -0.6))
-        told = "boxes: rows of pixels, or steps, of a layer's output; then its shape, and its"
-        style.titled(ax, title, f"{told} parameters to train")
+        note = "boxes: rows of pixels, or steps, of a layer's output; then its shape, and its"
+        style.titled(ax, title, f"{note} parameters to train")
         ax.set_axis_off()
     return figure_of(ax)

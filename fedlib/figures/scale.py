@@ -31,8 +31,8 @@ def _paper_data(run: History) -> bool:
     task = run.config.task
     full, options = tasks.paper_values(task["name"]) if _paper(run) else {}, task["options"]
     whole = [key for key in ("data", "clients", "examples", "words", "width") if full.get(key)]
-    wanted = {key: full[key] if isinstance(full[key], list) else [full[key], 0] for key in whole}
-    alike = all(options[key] in known for key, known in wanted.items() if key in options)
+    allowed = {key: full[key] if isinstance(full[key], list) else [full[key], 0] for key in whole}
+    alike = all(options[key] in known for key, known in allowed.items() if key in options)
     return alike and not task["stand_in"]
 
 

@@ -333,17 +333,17 @@ def apart(values: ArrayLike, gap: float, highest: float = np.inf) -> np.ndarray:
     >>> apart([0.5, 0.5, 0.9], 0.1).round(6).tolist()
     [0.45, 0.55, 0.9]
     """
-    wanted = np.asarray(values, float)
-    order = np.argsort(wanted, kind="stable")
-    steps = gap * np.arange(len(wanted))
+    heights = np.asarray(values, float)
+    order = np.argsort(heights, kind="stable")
+    steps = gap * np.arange(len(heights))
     blocks: list[list[float]] = []  # of values that touch: their mean and their number
-    for value in wanted[order] - steps:
+    for value in heights[order] - steps:
         blocks.append([value, 1])
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             (low, n), (high, m) = blocks[-2:]
             blocks[-2:] = [[(n * low + m * high) / (n + m), n + m]]
     level = np.concatenate([[mean] * int(count) for mean, count in blocks] or [[]])
-    places = np.empty(len(wanted))
+    places = np.empty(len(heights))
     top = highest - steps[::-1]
     places[order] = np.minimum(np.maximum(level + steps, steps), top)
     return places

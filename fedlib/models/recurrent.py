@@ -139,8 +139,8 @@ class LSTM(nn.Module):
 
 def _one_by_one(x: Tensor, weight_hh: Tensor, mask: Tensor | None) -> bool:
     """Whether torch's kernel, row by row, is possible and faster."""
-    there = x.device.type == "cpu" and torch.backends.mkldnn.is_available()
-    if not there or x.dtype != torch.float32:
+    onednn = x.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    if not onednn or x.dtype != torch.float32:
         return False
     (rows, _, units), (_, batch, steps, _) = weight_hh.shape, x.shape
     alone = ROW * rows / torch.get_num_threads()

@@ -158,10 +158,10 @@ def quantity(n: Size, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> li
     """
     if np.ndim(sizes) != 1 or len(np.asarray(sizes)) == 0:
         raise Error("sizes must be a sequence with one number per client")
-    wanted = checks.sizes("sizes", sizes, len(np.asarray(sizes)))
-    checks.enough(len(wanted), wanted.sum(), n)
+    counts = checks.sizes("sizes", sizes, len(np.asarray(sizes)))
+    checks.enough(len(counts), counts.sum(), n)
     order = numpy_generator(seed, "partition quantity").permutation(n).astype(np.int64)
-    return np.split(order[: wanted.sum()], np.cumsum(wanted)[:-1])
+    return np.split(order[: counts.sum()], np.cumsum(counts)[:-1])
 
 
 @checked

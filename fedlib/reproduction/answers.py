@@ -63,8 +63,8 @@ def answer(
         for keep in (True, False):
             chosen = [p for p in tasks if requests[p].keeps == keep]
             runs = [configured(tasks[p], requests[p]) for p in chosen]
-            made = store.answer(runs, keep_params=keep, **execution)
-            histories.update(zip(chosen, made, strict=True))
+            answers = store.answer(runs, keep_params=keep, **execution)
+            histories.update(zip(chosen, answers, strict=True))
     return [labelled(histories[p], request) for p, request in enumerate(requests)]
 
 

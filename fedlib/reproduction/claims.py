@@ -177,10 +177,10 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         except Missing:
             pass
         if evidence.whole:
-            there = {part_of(run) for run in histories}
+            present = {part_of(run) for run in histories}
             for notebook in notebooks:
                 parts = evidence.sources[notebook]
-                missing += [f"{notebook} ({part})" for part in parts if part not in there]
+                missing += [f"{notebook} ({part})" for part in parts if part not in present]
         if not measured or not all(statement.margins for statement in measured):
             missing += [notebook for notebook in notebooks if notebook in runs]
             continue

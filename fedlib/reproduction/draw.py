@@ -139,23 +139,23 @@ def redraw(
     store = Store() if store is None else store
     if preset is not None:
         require_preset(preset)
-    wanted = entries() if ids is None else [entry(id) for id in ids]
+    to_draw = entries() if ids is None else [entry(id) for id in ids]
     files.require_writable(paths.figures_root(root), "FEDLIB_FIGURES")
     stored = Index(store.stored(published=True))
-    made: list[Path] = []
+    drawn: list[Path] = []
     problems: list[Error] = []
-    for chosen in wanted:
+    for chosen in to_draw:
         try:
             scale, runs = drawn_from(chosen, stored, preset) if chosen.needs_runs else ("", [])
             place = paths.preset_figures(scale or preset or SMALL) if root is None else root
-            made.append(_draw(chosen, runs, place, scale, store.root.parent).path)
+            drawn.append(_draw(chosen, runs, place, scale, store.root.parent).path)
         except Error as problem:
             problems.append(problem)
     if problems:
-        more = f"{len(problems)} of {len(wanted)} figures not drawn: " if len(wanted) > 1 else ""
+        more = f"{len(problems)} of {len(to_draw)} figures not drawn: " if len(to_draw) > 1 else ""
         failed = any(isinstance(problem, Failure) for problem in problems)
         raise (Failure if failed else Error)(more + " | ".join(dict.fromkeys(map(str, problems))))
-    return made
+    return drawn
 
 
 def drawn_from(
@@ -207,7 +207,7 @@ def _draw(
         histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
         figure, data = chosen.draw(histories)
         if preset != SMALL:  # they need not represent all tasks
-            there = {history.config.task["name"] for history in histories}
-            missing = [task for task in order if task not in there]
+            tasks_run = {history.config.task["name"] for history in histories}
+            missing = [task for task in order if task not in tasks_run]
     about: dict[str, Any] = {"caption": chosen.caption, "histories": histories, "missing": missing}
     return Drawn(figure, data, save(figure, chosen.id, data, root=root, **about))

@@ -342,8 +342,8 @@ def _paired(values: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
         least = counts[several].min()
         parts = np.full((len(values), least), np.nan)
         for place in np.flatnonzero(several):
-            there = values.iloc[place].dropna().to_numpy()
-            parts[place] = [part.mean() for part in np.array_split(there, least)]
+            present = values.iloc[place].dropna().to_numpy()
+            parts[place] = [part.mean() for part in np.array_split(present, least)]
         values = pd.DataFrame(parts, values.index, pd.RangeIndex(least, name="round"))
     return values.T.fillna(mean).T if values.isna().any(axis=None) else values
 

@@ -110,8 +110,8 @@ def run_table(
 
 def _with_gaps(values: Sequence[Any]) -> str:
     """:func:`listed`, and "or none" if some have no value."""
-    there = [value for value in values if value is not None]
-    return listed(there) + (" or none" if len(there) < len(values) else "")
+    present = [value for value in values if value is not None]
+    return listed(present) + (" or none" if len(present) < len(values) else "")
 
 
 def listed(values: Iterable[Any]) -> str:

@@ -122,7 +122,7 @@ class Index:
         asked = request.task_options(preset)
         preset, rounds, usual = self._usual(request.task, asked.pop("preset"))
         seed, settings = asked.pop("seed"), request.settings(rounds)
-        wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
+        expected = {key: value for key, value in {**usual, **asked}.items() if value is not None}
 
         def fits(run: Run) -> bool:
             config, options = run.config, run.config.task["options"]
@@ -131,7 +131,7 @@ class Index:
                 and config.dtype == "float32"
                 and all(
                     _fits(options.get(key), value)
-                    for key, value in wanted.items()
+                    for key, value in expected.items()
                     if key in options or key in asked
                 )
                 and _trained_as(run, request.overrides)
@@ -140,7 +140,7 @@ class Index:
         def merit(run: Run) -> tuple[bool, bool, int, str]:
             config, created = run.config, run.meta.get("created", "")
             as_asked = all(getattr(config, key) == settings[key] for key in EVALUATED)
-            unasked = [key for key in config.task["options"] if key not in wanted]
+            unasked = [key for key in config.task["options"] if key not in expected]
             return not config.task["stand_in"], as_asked, -len(unasked), created
 
         place = (request.task, request.algorithm, preset, seed, settings["rounds"])
@@ -215,9 +215,9 @@ def _data_of(request: Request, run: Run) -> str:
 def _usual_cohort(run: Run) -> int:
     """The default number of clients in a round of a run."""
     config, options = run.config, run.config.task["options"]
-    there = 1 if options.get("centralized") else options.get("clients", config.clients_per_round)
+    clients = 1 if options.get("centralized") else options.get("clients", config.clients_per_round)
     own = run.meta.get("settings", {}).get("clients_per_round", config.clients_per_round)
-    return int(there if own is None else min(own, there))
+    return int(clients if own is None else min(own, clients))
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:
@@ -252,16 +252,16 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
     elif config.rounds > printed["rounds"]:
         notes.append(f"{config.rounds} rounds instead of {printed['rounds']}")
     usual, options = tasks.defaults(cell["task"]), config.task["options"]
-    wanted = {key: value for key, value in usual.items() if value is not None and key in options}
-    wanted |= {key: None for key in options if key not in usual}
-    wanted |= {key: v for key, v in {**cell["given"], **cell["options"]}.items() if key != DRAWN}
+    expected = {key: value for key, value in usual.items() if value is not None and key in options}
+    expected |= {key: None for key in options if key not in usual}
+    expected |= {key: v for key, v in {**cell["given"], **cell["options"]}.items() if key != DRAWN}
     cohort = printed["clients_per_round"] or options.get("clients", config.clients_per_round)
-    wanted |= {"clients per round": cohort, **{key: printed[key] for key in TRAINING_KEYS}}
+    expected |= {"clients per round": cohort, **{key: printed[key] for key in TRAINING_KEYS}}
     values = {**options, "clients per round": config.clients_per_round, "dtype": config.dtype}
     values |= {key: getattr(config, key) for key in TRAINING_KEYS}
     return notes + [
         _departure(name, values.get(name), value)
-        for name, value in {**wanted, "dtype": "float32"}.items()
+        for name, value in {**expected, "dtype": "float32"}.items()
         if not _fits(values.get(name), value)
     ]
 

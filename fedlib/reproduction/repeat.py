@@ -138,8 +138,8 @@ def obstacle(run: Stored, kinds: Collection[str], prepared: Collection[str]) -> 
         number = run.path.stem.split("_")[0]
         return f"of tasks that a notebook makes itself: fedlib reproduce {number}"
     if kind(run) not in kinds:
-        made = "on a GPU" if kind(run) == "cuda" else "on a CPU"
-        return f"made {made}: --device {kind(run)} where there is one"
+        place = "on a GPU" if kind(run) == "cuda" else "on a CPU"
+        return f"made {place}: --device {kind(run)} where there is one"
     name = task["options"].get("data")
     needed = name is not None and not task["stand_in"] and not datasets.CATALOGUE[name].built_in
     if needed and name not in prepared:

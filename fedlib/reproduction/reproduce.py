@@ -218,16 +218,16 @@ def start_server() -> None:
 class KernelManager(AsyncKernelManager):
     """Jupyter's kernel manager. All of its kernels can be killed at once."""
 
-    made: ClassVar[weakref.WeakSet[KernelManager]] = weakref.WeakSet()
+    managers: ClassVar[weakref.WeakSet[KernelManager]] = weakref.WeakSet()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.made.add(self)
+        self.managers.add(self)
 
     @classmethod
     def kill_all(cls) -> None:
         """End all kernels that run."""
-        for manager in list(cls.made):
+        for manager in list(cls.managers):
             process = getattr(manager.provisioner, "process", None)
             if process is not None:
                 process.kill()

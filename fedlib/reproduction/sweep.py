@@ -53,12 +53,12 @@ def train(
     Returns:
         The failures, one line each, and the current position, if its time is over.
     """
-    there = store.paths()
-    missing = [group for group in groups if group.missing(there)]
+    stored = store.paths()
+    missing = [group for group in groups if group.missing(stored)]
     if missing:
         files.require_writable(store.root)
     for group in groups:
-        if not group.missing(there):
+        if not group.missing(stored):
             store.drop_checkpoint(group.digests)
     load, failed = _loader(data_root), list[str]()
     bar = tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True)
@@ -97,9 +97,9 @@ def _loader(data_root: Path | None) -> Callable[..., Task]:
 
 def require_stored(plan: Mapping[str, Sequence[RunGroup]], store: Store, preset: str) -> None:
     """Require all runs of notebooks' plans under a preset."""
-    there = store.paths()
+    stored = store.paths()
     for notebook, groups in plan.items():
-        if missing := sum(group.missing(there) for group in groups):
+        if missing := sum(group.missing(stored) for group in groups):
             raise Error(
                 f"{missing} runs of {notebook} are not stored. Run: fedlib sweep {notebook} "
                 f"--preset {preset}, with the same --seed, --part and -p (or publish the stored "
@@ -128,22 +128,22 @@ def publish(
         Error: none is stored, one is not of a commit, or the folder is not writable.
     """
     files.require_writable(results, "--to")
-    there = store.paths()
-    digests = [digest for group in groups for digest in group.digests if digest in there]
+    stored = store.paths()
+    digests = [digest for group in groups for digest in group.digests if digest in stored]
     clients_of = {
         task
         for entry in draw.entries()
         for task, maker in entry.notebooks.items()
         if entry.clients and maker == notebook
     }
-    histories = [open_run(there[key], key).history(params=False) for key in dict.fromkeys(digests)]
+    histories = [open_run(stored[key], key).history(params=False) for key in dict.fromkeys(digests)]
     _require_commit(notebook, histories)
     path = published.publish(results, name, histories, clients_of)
     return {
         "notebook": notebook,
         "path": str(path),
         "runs": len(histories),
-        "missing": sum(group.missing(there) for group in groups),
+        "missing": sum(group.missing(stored) for group in groups),
         "bytes": path.stat().st_size,
     }
 
@@ -198,8 +198,8 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
         while any(process.poll() is None for process in processes):
             time.sleep(0.5)
             due = a_minute_is_over()
-            there = store.paths() if due or not quiet else {}
-            done = sum(not group.missing(there) for groups in shards for group in groups)
+            stored = store.paths() if due or not quiet else {}
+            done = sum(not group.missing(stored) for groups in shards for group in groups)
             bar.update(done - bar.n)
             if due:
                 log.info("%d of %d programs are stored", done, whole)

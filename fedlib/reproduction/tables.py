@@ -38,8 +38,8 @@ def find(
 
 def notebook(paper: str, item: str, task: str) -> str:
     """The notebook that makes the runs of a task in a paper's table."""
-    made = NOTEBOOKS.get(paper, {}).get(item, ABLATION)
-    return str(made if isinstance(made, str) else made[task])
+    source = NOTEBOOKS.get(paper, {}).get(item, ABLATION)
+    return str(source if isinstance(source, str) else source[task])
 
 
 def notebooks(paper: str, item: str) -> dict[str, str]:

@@ -151,21 +151,21 @@ class _Read(History):
     def of(
         cls, numbers: Columns, params: dict[str, Tensor], config: RunConfig, meta: dict[str, Any]
     ) -> History:
-        made = cls.__new__(cls)
-        vars(made).update(_numbers=numbers, params=params, config=config, meta=meta)
-        return made
+        history = cls.__new__(cls)
+        vars(history).update(_numbers=numbers, params=params, config=config, meta=meta)
+        return history
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("frame", "clients"):
             raise AttributeError(name)
-        made = getattr(self._numbers, name)(self.config.digest)
-        setattr(self, name, made)
-        return made
+        value = getattr(self._numbers, name)(self.config.digest)
+        setattr(self, name, value)
+        return value
 
     @property
     def _series(self) -> dict[str, dict[str, Points]]:
-        made = "frame" in vars(self)  # its owner may have changed it
-        return {} if made else self._numbers.series[self.config.digest]
+        changed = "frame" in vars(self)  # its owner may have changed it
+        return {} if changed else self._numbers.series[self.config.digest]
 
     def points(self, metric: str = "accuracy", split: str = "test") -> Points:
         known = self._series.get(split, {})
@@ -239,8 +239,8 @@ def _read(path: Path) -> tuple[pq.ParquetFile, bytes]:
     if hashlib.sha256(before + UNSEALED + after).hexdigest().encode() != sealed:
         raise Damaged(path, "it has changed since it was written, or is truncated")
     if known[b"format"] != FORMAT:
-        made = f"it has format {known[b'format'].decode()} of another fedlib"
-        what = f"{path}: {made}, this one reads {FORMAT.decode()}: move it away, or use that fedlib"
+        why = f"it has format {known[b'format'].decode()} of another fedlib"
+        what = f"{path}: {why}, this one reads {FORMAT.decode()}: move it away, or use that fedlib"
         raise Unreadable(path, what)
     return table, known[b"runs"]
 
@@ -258,9 +258,9 @@ def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
 def _config(run: dict[str, Any], path: Path) -> RunConfig:
     """The inverse of :meth:`RunConfig.as_dict`. ``path`` is for the message."""
     fields = dict(run["config"])
-    made = fields.pop("format")
-    if made != NUMBERS:
-        raise Damaged(path, f"made by another fedlib (numbers {made}, here {NUMBERS})")
+    numbers = fields.pop("format")
+    if numbers != NUMBERS:
+        raise Damaged(path, f"made by another fedlib (numbers {numbers}, here {NUMBERS})")
     for key in ("local_steps", "local_epochs"):
         if isinstance(fields[key], list):
             fields[key] = tuple(fields[key])

@@ -93,8 +93,8 @@ def publish(
         meta = {k: v for k, v in thinned.meta.items() if k not in ("parameters", "params_sha256")}
         short.append(dataclasses.replace(thinned, meta=meta))
     target = results / f"{name}.parquet"
-    there = open_runs(target) if target.is_file() else ()
-    if lost := set(there) - {history.config.digest for history in short}:
+    before = open_runs(target) if target.is_file() else ()
+    if lost := set(before) - {history.config.digest for history in short}:
         what = f"{len(lost)} runs of {target} are not among these {len(short)}"
         raise Error(f"{what}, and would be lost: give another --name, or remove the file first")
     files.write(target, pack(short, smallest=True))

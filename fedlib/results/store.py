@@ -182,31 +182,31 @@ class Store:
         """
         alone = {place: run for place, run in enumerate(configured) if unnamed(run)}
         unique = {run.config.digest: run for run in configured if not unnamed(run)}
-        there = {} if refresh else self.paths()
-        found = {digest: sound(there[digest], digest) for digest in unique if digest in there}
+        paths = {} if refresh else self.paths()
+        found = {digest: sound(paths[digest], digest) for digest in unique if digest in paths}
         histories = {digest: run for digest, run in found.items() if run is not None}
         histories = ranks.first(histories)
-        wanted = [run for digest, run in unique.items() if digest not in histories]
+        missing = [run for digest, run in unique.items() if digest not in histories]
 
-        def keep(made: Sequence[History]) -> None:
-            pairs = [(unique[history.config.digest].task, history) for history in made]
-            own = ranks.number() == 0 and "stopped" not in made[0].meta
-            for stored in write_runs(self.root, pairs, keep_params) if own else made:
+        def keep(trained: Sequence[History]) -> None:
+            pairs = [(unique[history.config.digest].task, history) for history in trained]
+            own = ranks.number() == 0 and "stopped" not in trained[0].meta
+            for stored in write_runs(self.root, pairs, keep_params) if own else trained:
                 histories[stored.config.digest] = stored
 
-        for name in {run.config.task["name"] for run in wanted}:
+        for name in {run.config.task["name"] for run in missing}:
             files.require_writable(self.root / safe(name))
-        if wanted:
+        if missing:
             provenance()  # now, as the checkout may have changed when the runs are stored
-            engine.execute(wanted, checkpoint=self.checkpoints, keep=keep, **execution)
+            engine.execute(missing, checkpoint=self.checkpoints, keep=keep, **execution)
         if any(self.checkpoints.glob("*.pt")):
             asked = list(unique.values())
             for positions in engine.programs(asked, execution.get("device", "auto")):
                 self.drop_checkpoint([asked[position].config.digest for position in positions])
         for run in alone.values():
             _tell(run.task.number, unnamed(run))
-        made = engine.execute(list(alone.values()), **execution) if alone else []
-        fresh = dict(zip(alone, made, strict=True))
+        trained = engine.execute(list(alone.values()), **execution) if alone else []
+        fresh = dict(zip(alone, trained, strict=True))
         return [
             fresh[place] if place in fresh else histories[run.config.digest]
             for place, run in enumerate(configured)

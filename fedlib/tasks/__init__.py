@@ -132,19 +132,19 @@ def load_task(
         return _made(name, brought("task", name, TASKS), usual, options)
     module, asked, preset = _module(name), preset, scale(name, preset)
     values = chosen(module, name, preset, options)
-    made = {key: value for key, value in values.items() if key not in RUN}
-    given = Given(name=name, preset=asked, seed=seed, data_root=data_root, **made)
+    fields = {key: value for key, value in values.items() if key not in RUN}
+    given = Given(name=name, preset=asked, seed=seed, data_root=data_root, **fields)
     try:
         task: Task = module.load(given)
     except MemoryError as error:
-        raise Failure(f"task {name}: {made} needs too much memory: {first_line(error)}") from None
+        raise Failure(f"task {name}: {fields} needs too much memory: {first_line(error)}") from None
     except (RuntimeError, ValueError, IndexError) as error:
         if isinstance(error, Error) or not options.get("data"):
             raise
         what = f"task {name}: data {options['data']!r} are of another kind than its own"
         raise Error(f"{what}: {first_line(error)}") from error
     # An option without effect (None) is not part of the task.
-    stored = {key: value for key, value in {**made, **task.options}.items() if value is not None}
+    stored = {key: value for key, value in {**fields, **task.options}.items() if value is not None}
     run: dict[str, Any] = {key: values[key] for key in RUN if key in values}
     run["options"] = {key: float(v) if key in FLOATS else v for key, v in stored.items()}
     return task.as_described(preset=preset, seed=seed, **run)

@@ -226,12 +226,12 @@ def table_task(
             raise Error(f"{what}: leave these rows out, or rename them")
         rows = [np.flatnonzero(frame[split] == name) for name in SPLITS]
     x = features.to_numpy(np.float64)
-    kept: dict[str, Any] = {"classes": tuple(map(str, names)), "clients": tuple(map(str, ids))}
+    arrays: dict[str, Any] = {"classes": tuple(map(str, names)), "clients": tuple(map(str, ids))}
     for name, chosen in zip(SPLITS, rows, strict=True):
-        kept |= {f"{name}_x": x[chosen], f"{name}_y": y[chosen].astype(np.int64)}
+        arrays |= {f"{name}_x": x[chosen], f"{name}_y": y[chosen].astype(np.int64)}
         if client is not None:
-            kept[f"{name}_client"] = owners[chosen]
-    dataset = Dataset("table", **kept, source="a table of the user's")
+            arrays[f"{name}_client"] = owners[chosen]
+    dataset = Dataset("table", **arrays, source="a table of the user's")
     std, mean = torch.std_mean(torch.from_numpy(dataset.train_x), 0, correction=0)
     transform = Fixed(partial(_standard, mean=mean, std=torch.where(std == 0, 1.0, std)))
     return _task(

@@ -74,12 +74,12 @@ def choose_data(given: Given, *prefer: str) -> str:
     """
     names = (given.data,) if given.data else prefer
     prepared = datasets.store.prepared_names(given.data_root)
-    there = [name for name in names if name in prepared]
+    available = [name for name in names if name in prepared]
     known = datasets.CATALOGUE.get(names[0])
-    if there or given.preset == "quick" or known is None or known.built_in:
-        return (there or names)[0]
-    wanted = edition_for(given.preset, names)
-    name = wanted.data if wanted else names[0]
+    if available or given.preset == "quick" or known is None or known.built_in:
+        return (available or names)[0]
+    edition = edition_for(given.preset, names)
+    name = edition.data if edition else names[0]
     rest = [other for other in names if other != name]
     others = f" ({' or '.join(rest)} would serve too)" if rest else ""
     where = f"task {given.name}, preset {given.preset}"

@@ -27,8 +27,8 @@ def origin(dataset: TextDataset, official: str, title: str, **arrays: np.ndarray
     source = dataset.source
     if not dataset.stand_in and dataset.name != official:
         source += f" ({dataset.name}, real texts in place of {title})"
-    made = encoded_fingerprint(**arrays)
-    return {"stand_in": dataset.stand_in, "source": source, "fingerprint": made}
+    fingerprint = encoded_fingerprint(**arrays)
+    return {"stand_in": dataset.stand_in, "source": source, "fingerprint": fingerprint}
 
 
 def pick(clients: np.ndarray, count: int | AtMost, seed: int) -> np.ndarray:

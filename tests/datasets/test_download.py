@@ -27,11 +27,11 @@ class Served(SimpleHTTPRequestHandler):
     ranges: ClassVar[list[str | None]] = []
 
     def do_GET(self):
-        wanted = self.headers["Range"]
-        self.ranges.append(wanted)
-        if self.path != "/right.bin" or not wanted:
+        expected = self.headers["Range"]
+        self.ranges.append(expected)
+        if self.path != "/right.bin" or not expected:
             return super().do_GET()
-        rest = CONTENT[int(wanted.removeprefix("bytes=").removesuffix("-")) :]
+        rest = CONTENT[int(expected.removeprefix("bytes=").removesuffix("-")) :]
         self.send_response(206 if rest else 416)
         self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
@@ -62,8 +62,8 @@ def site(tmp_path):
 
 def fetch(folder, *urls):
     folder.mkdir(exist_ok=True)
-    wanted = File("data.bin", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), urls)
-    return Shelf(folder).official("own", wanted)
+    expected = File("data.bin", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), urls)
+    return Shelf(folder).official("own", expected)
 
 
 def test_every_address_that_fails_is_named_and_one_that_works_is_asked_once(

@@ -150,8 +150,8 @@ def test_every_nth_round_and_each_of_the_last_is_evaluated(rounds, every, last, 
     how = {"rounds": rounds, "overrides": {"local_steps": 1}}
     full = fedlib.run(quadratic, "fedadam", **how).series("loss")
     run = fedlib.run(quadratic, "fedadam", eval_every=every, eval_last=last, **how)
-    wanted = {0, *range(every, rounds + 1, every), *range(max(1, rounds - last + 1), rounds + 1)}
-    pd.testing.assert_series_equal(run.series("loss"), full[sorted(wanted)])
+    expected = {0, *range(every, rounds + 1, every), *range(max(1, rounds - last + 1), rounds + 1)}
+    pd.testing.assert_series_equal(run.series("loss"), full[sorted(expected)])
     assert run.final("loss", window=last) == full[max(1, rounds - last + 1) :].mean()
     seen = []
     ended = fedlib.run(
@@ -162,11 +162,11 @@ def test_every_nth_round_and_each_of_the_last_is_evaluated(rounds, every, last, 
         callback=lambda history: seen.append(history) or len(seen) == rounds - 1,
         **how,
     )
-    there = {done for done in wanted if done < rounds} | {rounds - 1}
+    there = {done for done in expected if done < rounds} | {rounds - 1}
     pd.testing.assert_series_equal(ended.series("loss"), full[sorted(there)])
     axes = {"server_lr": [0.1, 1.0], "eval_every": every, "eval_last": last}
     frame = fedlib.grid(quadratic, "fedadam", **how, **axes)
-    assert set(frame.loc[frame["split"] == "test", "round"]) == wanted
+    assert set(frame.loc[frame["split"] == "test", "round"]) == expected
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.5])

@@ -161,12 +161,12 @@ def test_a_step_moves_the_statistics_once_however_often_it_evaluates():
     problem = task(batch_size=None, local_epochs=3)
     settings = {**SETTINGS, "rounds": 1, "clients_per_round": 3}
     start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
-    wanted = by_hand(1, 3, 0.1, start).state_dict()
+    expected = by_hand(1, 3, 0.1, start).state_dict()
     # Two gradients a step, at other parameters, and yet SGD's steps of size 0.1.
     overrides = {"client_optimizer": "delta_sgd", "gamma": 1e9, "delta": 0, "eta0": 0.1, "eps": 0}
     got = fedlib.run(problem, "fedavg", overrides=overrides, **settings).params
     for name in ("norm.running_mean", "norm.running_var"):
-        torch.testing.assert_close(got[name], wanted[name], rtol=0, atol=1e-12)
+        torch.testing.assert_close(got[name], expected[name], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("algorithm", "model"), [("fedavg", tracked), ("mime", users)])
@@ -229,8 +229,8 @@ def test_rows_agree_in_short_batches_with_an_l2_term(algorithm, overrides, model
 def test_an_l2_term_is_of_no_normalisation(norm):
     dense = nn.Linear(4, 2)
     rows = FlatModel(nn.Sequential(norm, dense), torch.float32, torch.device("cpu"))
-    wanted = sum(p.detach().square().sum() for p in dense.parameters())
-    torch.testing.assert_close(rows.squares(rows.views(rows.initial())), wanted)
+    expected = sum(p.detach().square().sum() for p in dense.parameters())
+    torch.testing.assert_close(rows.squares(rows.views(rows.initial())), expected)
 
 
 def test_an_l2_term_is_an_option_of_cifar_and_off_by_default():

@@ -140,11 +140,11 @@ class Scene:
     write: Callable[[Path], Any]
     read: Callable[[Path], Any]
 
-    def sound(self, after, before, wanted):
+    def sound(self, after, before, expected):
         """Whether what is read after a failure is the old or the new; of several files, each."""
         if isinstance(after, dict):
-            return all(part in (before.get(name), wanted[name]) for name, part in after.items())
-        return bool(after in (before, wanted))
+            return all(part in (before.get(name), expected[name]) for name, part in after.items())
+        return bool(after in (before, expected))
 
 
 def nothing(place):

@@ -30,7 +30,7 @@ def test_a_damaged_file_is_imported_whole_or_refused(tmp_path):
     text = b'{"client": "a", "split": "train", "text": "t", "label": 1}\n'
     text = text * 2 + text.replace(b"train", b"test")
     sound = arrays(tmp_path / "sound", 0)
-    wanted = datasets.import_file("own", sound, tmp_path / "sound")["fingerprint"]
+    expected = datasets.import_file("own", sound, tmp_path / "sound")["fingerprint"]
     files = [("own.npz", bad) for bad in (b"", b"no", *damages(sound.read_bytes(), 60))]
     files += [("own.jsonl", bad) for bad in damages(text, 60)]
     for number, (name, bad) in enumerate(cases(files, 120)):
@@ -39,7 +39,7 @@ def test_a_damaged_file_is_imported_whole_or_refused(tmp_path):
             try:
                 datasets.import_file("own", tmp_path / name, tmp_path, overwrite=True)
                 found = datasets.verify("own", tmp_path)["fingerprint"]
-                assert found == wanted or name == "own.jsonl"
+                assert found == expected or name == "own.jsonl"
             except fedlib.Error as problem:
                 assert str(problem)
     assert not left_behind(tmp_path)

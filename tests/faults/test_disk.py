@@ -47,8 +47,8 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
     scene.before(whole)
     with scenes.operations(whole) as names:
         scene.write(whole)
-    wanted = scene.read(whole)
-    assert wanted and not left_behind(whole)
+    expected = scene.read(whole)
+    assert expected and not left_behind(whole)
     if scene.name in ("run", "publish again"):  # contents come to the disk before their name
         assert "fsync" in names[: names.index("os.rename")]
     renames = [at for at, name in enumerate(names) if name == "os.rename"]
@@ -71,12 +71,12 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
                 # A removal that failed leaves what the next process removes.
                 assert not kept or names[at] in scenes.REMOVALS or "raw" in kept[0], kept
             after = scene.read(place)
-            assert after == wanted or (
-                (told or number == KILL) and scene.sound(after, before, wanted)
+            assert after == expected or (
+                (told or number == KILL) and scene.sound(after, before, expected)
             )
             files.clean.cache_clear()
             scene.write(place)
-            assert scene.read(place) == wanted and not left_behind(place)
+            assert scene.read(place) == expected and not left_behind(place)
             shutil.rmtree(place)
 
 

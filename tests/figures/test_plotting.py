@@ -42,8 +42,8 @@ def test_other_hyperparameters_are_other_lines(synthetic):
     figure = fedlib.plot(runs, "loss", "train")
     assert list(lines(figure)) == ["FedAvg, client_lr=0.01", "FedAvg, client_lr=0.1", "FedAdam"]
     line = lines(figure)["FedAvg, client_lr=0.1"]
-    wanted = mean(*runs[2:4], metric="loss", split="train")
-    np.testing.assert_allclose(line.get_ydata(), wanted)
+    expected = mean(*runs[2:4], metric="loss", split="train")
+    np.testing.assert_allclose(line.get_ydata(), expected)
     assert figure.axes[0].get_ylabel() == "train loss"
     assert len({line.get_color() for line in lines(figure).values()}) == 3
 

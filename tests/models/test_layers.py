@@ -48,12 +48,12 @@ def test_a_norm_of_constant_images_has_gradients(frozen):
     norm, x = layers.GroupNorm(2, 4), torch.randn(5, 4, 6, 6)
     for name in frozen:
         norm.get_parameter(name).requires_grad_(False)
-    wanted = {"weight": F.group_norm(x, 2).sum((0, 2, 3)), "bias": torch.full((4,), 180.0)}
+    expected = {"weight": F.group_norm(x, 2).sum((0, 2, 3)), "bias": torch.full((4,), 180.0)}
     norm(x.to(memory_format=torch.channels_last)).sum().backward()
     for name, parameter in norm.named_parameters():
         assert (parameter.grad is None) == (name in frozen)
         if name not in frozen:
-            torch.testing.assert_close(parameter.grad, wanted[name], atol=1e-4, rtol=0)
+            torch.testing.assert_close(parameter.grad, expected[name], atol=1e-4, rtol=0)
 
 
 # TensorFlow's documentation: out = ceil(in / stride), total = (out - 1) * stride + kernel - in.

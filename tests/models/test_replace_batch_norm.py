@@ -17,10 +17,10 @@ def test_group_norm_keeps_scale_and_shift():
     old = nn.BatchNorm1d(6)
     nn.init.normal_(old.weight)
     new = replace_batch_norm(old, by="group")
-    wanted = nn.GroupNorm(2, 6)  # 2 is the largest divisor of 6 and of 32
-    wanted.load_state_dict({"weight": old.weight, "bias": old.bias})
+    expected = nn.GroupNorm(2, 6)  # 2 is the largest divisor of 6 and of 32
+    expected.load_state_dict({"weight": old.weight, "bias": old.bias})
     x = torch.randn(4, 6, 5)
-    assert torch.equal(new(x), wanted(x))
+    assert torch.equal(new(x), expected(x))
 
 
 def test_batch_statistics_are_torchs_in_training_mode():

@@ -74,8 +74,8 @@ def test_experiments_show_their_numbers_runs_and_code(path, book):
     set_up = next(cell for cell in cells if "notebook.start(" in cell)
     assert set_up.splitlines()[-1] == "session"
     if path.stem in plans.planned():
-        wanted = ("notebook.code(", "session.plan()", "session.experiment(")
-        first = [next(i for i, c in enumerate(cells) if call in c) for call in wanted]
+        expected = ("notebook.code(", "session.plan()", "session.experiment(")
+        first = [next(i for i, c in enumerate(cells) if call in c) for call in expected]
         assert first == sorted(first)
 
 

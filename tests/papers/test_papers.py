@@ -97,12 +97,12 @@ def test_every_printed_number_is_a_cell_of_its_task_row_and_column(paper, item):
     row = next(c for c in ("printed_name", "optimizer", "algorithm") if c in frame)
     spread = frame["std"] if "std" in frame else pd.Series(math.nan, frame.index)
     doubt = frame["status"] != "read" if "status" in frame else pd.Series(False, frame.index)
-    wanted = Counter(
+    expected = Counter(
         map(str, zip(frame[row], frame[value].astype(float), spread, doubt, strict=True))
     )
     told = found["unclear"] != ""
     numbers = zip(found["row"], found["printed"], found["printed_spread"], told, strict=True)
-    assert Counter(map(str, numbers)) == wanted
+    assert Counter(map(str, numbers)) == expected
     assert found.loc[found["printed"].isna(), "unclear"].all()
     keys = ["task", "row", "column", "metric"]
     assert not found.duplicated(keys).any(), "a number has its own place"

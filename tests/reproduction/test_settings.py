@@ -23,8 +23,8 @@ def test_the_paper_trains_the_printed_rates(task):
     assert set(OPTIMIZERS) == {one.algorithm for one in curves}
     for one in curves:
         for side in ("client", "server"):
-            wanted = 10.0 ** rates.loc[one.algorithm, f"log10_{side}_lr"]
-            assert one.overrides[f"{side}_lr"] == pytest.approx(wanted)
+            expected = 10.0 ** rates.loc[one.algorithm, f"log10_{side}_lr"]
+            assert one.overrides[f"{side}_lr"] == pytest.approx(expected)
     # SCAFFOLD's are not printed: it is tuned over the grid whose ends the settings state.
     for side in ("client", "server"):
         tried = {one.overrides[f"{side}_lr"] for one in plans.select(requests, "scaffold")}

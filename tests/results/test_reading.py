@@ -36,9 +36,11 @@ BUILT += [("fedadam", name) for name in algorithms.CLIENT_OPTIMIZERS if name != 
 
 @pytest.mark.parametrize(("name", "optimizer"), BUILT)
 def test_every_hyperparameter_is_read_under_its_override_key(task, name, optimizer):
-    wanted = algorithms.hyperparameters(name, optimizer)
-    given = {key: 0.0625 + i / 64 for i, key in enumerate(wanted) if isinstance(wanted[key], float)}
-    if "base" in wanted:  # the base's own numbers exist only if it has them
+    expected = algorithms.hyperparameters(name, optimizer)
+    given = {
+        key: 0.0625 + i / 64 for i, key in enumerate(expected) if isinstance(expected[key], float)
+    }
+    if "base" in expected:  # the base's own numbers exist only if it has them
         given = {**{k: v for k, v in given.items() if k != "momentum"}, "base": "adam"}
     if optimizer != "sgd":
         given["client_optimizer"] = optimizer

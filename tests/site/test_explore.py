@@ -50,6 +50,6 @@ def test_every_setting_of_the_controls_shows_its_own_picture(page, browser):
     for places in product(*(range(len(values)) for values in (RED, GREEN, BLUE))):
         color, shown, told = browser.execute_async_script(MOVE, list(places))
         i, j, k = places
-        wanted = [255 * RED[i], 255 * GREEN[j], 255 * (BLUE[k] == "all")]
-        assert max(abs(one - other) for one, other in zip(color, wanted, strict=True)) < 4, places
+        expected = [255 * RED[i], 255 * GREEN[j], 255 * (BLUE[k] == "all")]
+        assert max(abs(one - other) for one, other in zip(color, expected, strict=True)) < 4, places
         assert shown == [f"{RED[i]:g}", f"{GREEN[j]:g}"] and BLUE[k] in told

@@ -82,8 +82,8 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
             look = style.look(name)
             right.plot(*path.T, label=look.label, **{**look.line(), "markevery": 20})
         ends = [f"{style.name(n)} {np.linalg.norm(p[-1] - best):.2f}" for n, p in walked.items()]
-        told = f"from x* after {ROUNDS} rounds: {', '.join(ends)}; a mark every 20"
-        style.titled(right, "AdaFedAdam ends nearer to x*", told)
+        note = f"from x* after {ROUNDS} rounds: {', '.join(ends)}; a mark every 20"
+        style.titled(right, "AdaFedAdam ends nearer to x*", note)
         style.key(figure)
     return figure, _data(first, best, walked)
 
@@ -101,10 +101,10 @@ def server_path(name: str) -> np.ndarray:
     c_m = c_v = 1.0
     path = [x]
     for _ in range(ROUNDS):
-        made = one_round(x)
-        g, C = SHARES @ (x - made.paths[:, -1]), 1.0
+        step = one_round(x)
+        g, C = SHARES @ (x - step.paths[:, -1]), 1.0
         if name == "adafedadam":
-            g, C = made.pseudo_gradient, max(made.certainty, 0.1)
+            g, C = step.pseudo_gradient, max(step.certainty, 0.1)
         b1, b2 = BETAS[0] ** C, BETAS[1] ** C
         c_m, c_v = c_m * b1, c_v * b2
         m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2

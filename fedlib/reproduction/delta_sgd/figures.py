@@ -172,12 +172,12 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
             style.titled(ax, look.label, f"{end['value']:.1f}{spread}", small=small(runs))
             ax.set(ylim=limits, xlim=(0, last))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
-        told = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}; numbers and thin lines: means"
-        told += f" over the last {late(runs[0])} rounds, ± std over the seeds"
+        note = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}; numbers and thin lines: means"
+        note += f" over the last {late(runs[0])} rounds, ± std over the seeds"
         found = _leaders(ends.reset_index())
         if ends["std"].notna().all():
             found += f"; {style.name(ends['std'].idxmin())} varies least over the seeds"
-        style.headed(figure, found, told)
+        style.headed(figure, found, note)
         for ax in axes[-columns:]:
             ax.set_xlabel("round")
         figure.supylabel("test accuracy (%)", fontsize=7)
@@ -298,8 +298,8 @@ def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[Histor
     """A panel's numbers: Table 1's, if they are legible, and our runs'."""
     frames = []
     for place, (label, (task, alpha)) in enumerate(places.items()):
-        there = (PRINTED["task"] == task) & (PRINTED["alpha"] == alpha)
-        both = pd.concat([PRINTED[there], _ends(_at(histories, task, alpha))])
+        column = (PRINTED["task"] == task) & (PRINTED["alpha"] == alpha)
+        both = pd.concat([PRINTED[column], _ends(_at(histories, task, alpha))])
         frames.append(both.assign(place=place, x=label))
     columns = ["place", "x", "task", "alpha", "algorithm", "source", "value", "std", "seeds"]
     return pd.concat(frames)[[*columns, "unclear"]].dropna(subset="value")

@@ -54,16 +54,16 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
             ax.set_ylim(path["eta"].min() / 2, 10 * path["growth"].max())
             ax.set(ylabel="η", xlim=(0, len(path) - 1))
             found = "slow growth, sudden falls"
-            told = "softmax regression on Synthetic, the largest client"
+            note = "softmax regression on Synthetic, the largest client"
             if len(path) > FULL_STEPS:  # for many rounds the first three, with their borders
                 ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
-                told += f", {SHOWN} of {len(path) // LOCAL_STEPS} rounds of {LOCAL_STEPS} steps"
-                told += "; vertical: a new one"
+                note += f", {SHOWN} of {len(path) // LOCAL_STEPS} rounds of {LOCAL_STEPS} steps"
+                note += "; vertical: a new one"
                 found = "every round begins anew"
                 for border in range(1, SHOWN):
                     ax.axvline(border * LOCAL_STEPS - 0.5, color="0.6", linewidth=0.6)
             plain_log_ticks(ax)
-            style.titled(ax, f"{title.capitalize()}: {found}", told)
+            style.titled(ax, f"{title.capitalize()}: {found}", note)
         panels[-1].set_xlabel("local step")
         style.key(figure)
     return figure

@@ -67,8 +67,8 @@ def labels_of_cifar100_clients() -> Drawing:
         inside = data["unique_labels"].between(20, 30)
         share = data.loc[inside, "clients"].sum() / data["clients"].sum()
         title = f"500 clients of 100 examples; {share:.0%} have 20 to 30 of the 100 labels"
-        told = "bars: mean of ten partitions; lines: from the smallest to the largest number"
-        style.titled(ax, title, f"{told}; shaded: 20 to 30 labels")
+        note = "bars: mean of ten partitions; lines: from the smallest to the largest number"
+        style.titled(ax, title, f"{note}; shaded: 20 to 30 labels")
     return figure, data
 
 
@@ -167,9 +167,9 @@ def convergence(histories: Sequence[History]) -> Drawing:
             seeds = sorted(map(int, pd.concat(frames)["seeds"].unique()))
             one, several = seeds[0] == 1, seeds[-1] > 1
             over = " or ".join(["seeds"] * several + ["near rounds"] * one)
-            told = f"titles: against FedAvg; bands: ± std of {over}; "
-            told += f"{'/'.join(map(str, seeds))} seed{'s' * several}"
-            panels[-1].set_xlabel(f"round\n{told}", ha="right", x=1.2)
+            note = f"titles: against FedAvg; bands: ± std of {over}; "
+            note += f"{'/'.join(map(str, seeds))} seed{'s' * several}"
+            panels[-1].set_xlabel(f"round\n{note}", ha="right", x=1.2)
     return figure, pd.concat(frames, ignore_index=True)
 
 

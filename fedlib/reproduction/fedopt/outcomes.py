@@ -146,8 +146,8 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
         frame: result of :func:`collect`.
         rule: see :func:`trained`.
     """
-    kept = frame[trained(frame, rule)]
-    return best(kept, "performance", "task", "algorithm", "client_lr")
+    successful = frame[trained(frame, rule)]
+    return best(successful, "performance", "task", "algorithm", "client_lr")
 
 
 def slopes(frame: pd.DataFrame) -> pd.Series:

@@ -73,12 +73,12 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
         _legend(panels[len(shown)], level, word, best, smaller, colour)
         figure.supxlabel("client learning rate", fontsize=7)
         figure.supylabel("server learning rate", fontsize=7)
-        told = f"{_label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
-        told += f"; not run: {', '.join(gone)}" if gone else ""
-        told += ". Framed: a method's best; ×: diverged, or worse than untrained"
+        note = f"{_label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
+        note += f"; not run: {', '.join(gone)}" if gone else ""
+        note += ". Framed: a method's best; ×: diverged, or worse than untrained"
         found = _finding(frame, level, " ".join(word), smaller)
         task = frame["task"].iloc[0]
-        style.headed(figure, f"{SHORT.get(task, style.name(task))}: {found}", told)
+        style.headed(figure, f"{SHORT.get(task, style.name(task))}: {found}", note)
     return figure, frame
 
 
@@ -207,8 +207,8 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
             ax.set(xscale="log", xlabel=f"{column.split('_')[0]} learning rate")
             ax.set_xticks(rates, [style.power(rate) for rate in rates])
             ax.set_xticks([], minor=True)
-            told = ", ".join(f"{name} {rate}" for name, rate in bests.items())
-            title = f"Best {column.split('_')[0]} rate: {told}"
+            best_rates = ", ".join(f"{name} {rate}" for name, rate in bests.items())
+            title = f"Best {column.split('_')[0]} rate: {best_rates}"
             below = scale(histories)
             if ax is not panels[0]:
                 below = "each mark at the best of the other rate; hollow: one seed"
@@ -301,9 +301,9 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
             row[0].set_ylabel(f"{style.name(str(task))}\nbest server rate")
         axes[len(axes) - 1 - len(names) // 2].set_xlabel("client rate")
         near = f"{SHARE:.0%} of the error" if (frame["metric"] == "mse_x1000").all() else "a point"
-        told = f"dots: the best server rate; bars: the rates that are as good, within {near}"
-        told += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
-        style.headed(figure, "Where a bar is long, the server rate hardly matters", told)
+        note = f"dots: the best server rate; bars: the rates that are as good, within {near}"
+        note += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
+        style.headed(figure, "Where a bar is long, the server rate hardly matters", note)
     return figure, best
 
 

@@ -143,7 +143,7 @@ def mime_table_5(seed: int = 0) -> Drawing:
             gaps.append({what: float(value) for what, value in gap.items()})
             s = new
         step, advance, known = TEXTS[name]
-        told = {"base": name, "U(g, s)": step, "V(g, s)": advance, "vectors": base.vectors}
-        told["compared with"] = known
-        rows.append({**told, **pd.DataFrame(gaps).max().map(style.short)})
+        row = {"base": name, "U(g, s)": step, "V(g, s)": advance, "vectors": base.vectors}
+        row["compared with"] = known
+        rows.append({**row, **pd.DataFrame(gaps).max().map(style.short)})
     return None, pd.DataFrame(rows)

@@ -54,12 +54,13 @@ def reached(frame: pd.DataFrame) -> pd.DataFrame:
 
 def lines(histories: Sequence[History]) -> pd.DataFrame:
     """Figure 1's lines, with FedProx for each mu ("mu 0.1"), and the rounds of a client."""
-    made = partial(numbers, window=History.window)  # a shortened run still rises in the last third
-    chosen = made(histories, {"algorithm": line_of, "visits": _visits})
+    # A shortened run still rises in the last third.
+    table_of = partial(numbers, window=History.window)
+    chosen = table_of(histories, {"algorithm": line_of, "visits": _visits})
     proximal = [run for run in histories if mu_of(run)]
     if not proximal:
         return chosen
-    by_mu = made(proximal, {"algorithm": mu_line, "visits": _visits})
+    by_mu = table_of(proximal, {"algorithm": mu_line, "visits": _visits})
     return pd.concat([chosen, by_mu], ignore_index=True)
 
 

@@ -116,20 +116,20 @@ def test_a_heat_map_shows_every_cell_and_crosses_what_diverged():
     for ax, algorithm in zip(figure.axes, ("fedavg", "fedadam"), strict=False):
         part = data[data["algorithm"] == algorithm]
         kept = part.assign(shown=part["performance"].mask(part["hatched"]))
-        wanted = kept.pivot(index="server_lr", columns="client_lr", values="shown").to_numpy()
+        expected = kept.pivot(index="server_lr", columns="client_lr", values="shown").to_numpy()
         cells = [text for text in ax.texts if text.get_gid() is None]
         said = {text.get_position()[::-1]: text.get_text() for text in cells}
-        for place, value in np.ndenumerate(wanted):
+        for place, value in np.ndenumerate(expected):
             assert said[place] == ("×" if np.isnan(value) else f"{value:.1f}")
-        assert len(said) == wanted.size
+        assert len(said) == expected.size
         (frame,) = [patch for patch in ax.patches if not patch.get_fill()]
-        best = wanted[round(frame.get_y() + 0.47), round(frame.get_x() + 0.47)]
+        best = expected[round(frame.get_y() + 0.47), round(frame.get_x() + 0.47)]
         found = f"{style.name(algorithm)}: {style.short(best)}"
-        assert best == np.nanmax(wanted) and ax.get_title("left").startswith(found)
+        assert best == np.nanmax(expected) and ax.get_title("left").startswith(found)
         for patch in ax.patches:
             if patch.get_fill():
                 place = round(patch.get_y() + 0.47), round(patch.get_x() + 0.47)
-                shades[wanted[place]] = patch.get_facecolor()
+                shades[expected[place]] = patch.get_facecolor()
     # Two cells are crossed: that diverged, and whose loss rose from 2.0 to 2.6.
     assert data["hatched"].sum() == 2
     for value, (red, _, blue, _) in shades.items():  # grey below the level, blue above
