@@ -174,7 +174,8 @@ class Task:
         preset, seed, options: how the task was loaded.
         stand_in: whether the data is an offline stand-in for the paper's.
         source, fingerprint: source of the data, and the hash of its contents.
-        version: for your own task, your promise that its code is the same if this text is. With it
+        version: for your own task, your promise that its code has not changed while this text has
+        not. With it
             runs are stored, and reused for a task with the same name, version, data and parameters'
             shapes (or their numbers, if ``model`` is a module). Without it (the default) every run
             trains.

@@ -15,7 +15,7 @@ from fedlib.component import NonNegative, Positive
 
 @dataclass(frozen=True)
 class AdaAlter(OwnSteps):
-    """Local AdaAlter (Xie et al., 2019): the accumulator is frozen while it grows.
+    """Local AdaAlter (Xie et al., 2019): all steps of a round divide by the server's accumulator.
 
     A client starts at y = x_t and a = B_t. Its step k = 1, 2, ... is::
 

@@ -122,12 +122,13 @@ def run(
         dtype: ``"float32"`` (on CUDA without TF32), ``"float64"``, or on CUDA ``"tf32"``:
             float32 whose products have 10 bits of mantissa, which takes a fraction of the time.
         eval_every: rounds between evaluations. The initial and the last model are always evaluated.
-        eval_last: each of this many last rounds is evaluated.
+        eval_last: the number of last rounds that are all evaluated.
         clients_per_round: default: the task's. Clients are sampled without replacement.
         overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and
             ``batch_size``, ``local_epochs``, ``local_steps``.
         progress: show a progress bar with rounds/s and the time left.
-        chunk_clients: most clients that train at once. The default depends on the model's
+        chunk_clients: the largest number of clients that train at once. The default depends on the
+        model's
             size. It changes time and memory, not the result.
         checkpoint: a folder. The run saves its state there regularly, and when it is interrupted or
             terminated. The same call continues from it and gives the same numbers (bit for bit on a

@@ -164,9 +164,10 @@ def cells() -> pd.DataFrame:
         options that a run must have), given (options of the paper, replacing the defaults of the
         task's paper preset, where a list means any of these), metric (ours), printed and
         printed_spread (its ±, in the paper's unit, NaN without), unclear (the uncertainty about
-        it), tuned and either (override keys with any value, of which ``chosen_by`` is to be best:
-        the paper tunes the one, and for the other gives a value that differs from its authors'
-        record), seeds, rounds, clients_per_round and budget (model sizes a round, which pay for the
+        it), tuned and either (override keys that may have any value; the run that is best by
+        ``chosen_by`` counts. The paper tunes the keys in ``tuned``. For those in ``either`` it
+        prints a value that differs from its authors' record), seeds, rounds, clients_per_round and
+        budget (model sizes a round, which pay for the
         cohort). The last four are None if they are the task's own.
 
     Example:

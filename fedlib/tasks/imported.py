@@ -109,7 +109,8 @@ def text_task(
     """A task of classifying the labelled texts of a data set, for instance an imported one.
 
     A text becomes the numbers of its first words: 0 pads at the end, 1 stands for unknown words,
-    2 starts and 3 ends a text. The most frequent words of the training texts have 4 and up.
+    2 starts and 3 ends a text. The most frequent words of the training texts have the numbers from
+    4 on.
 
     Args:
         data: the data set's name. ``fedlib data import NAME FILE.jsonl`` or
@@ -179,7 +180,7 @@ def table_task(
         label: the column of labels, words or integers. In sorted order they are the classes.
         client: the column of the rows' clients. Default: the rows are split among ``clients``.
         split: the column of ``"train"`` and ``"test"``. Default: a fifth of each client's rows,
-            drawn at random, tests.
+            drawn at random, is the test part.
         clients, alpha: how the training rows are split, see :func:`image_task`.
         seed: seed of the split and of the choice of test rows.
         **fields: fields of :class:`fedlib.Task`, for instance ``batch_size=32``. With
