@@ -45,7 +45,7 @@ SHAPE = 4 / 3
 CUT_OUT = {
     "theory/client_drift": [(0.0, 0.0, 3.75, 2.5)],
     "theory/mimicking": [(0.0, 0.0, 3.75, 1.99)],
-    "fedopt/figure_1": [(0.0, 0.0, 3.68, 2.06)],
+    "fedopt/figure_1": [(0.0, 0.0, 3.68, 2.14)],
     "adafedadam/figure_3": [(0.0, 0.0, 2.1, 2.3)],
     "delta_sgd/figure_1": [(2.73, 0.12, 5.5, 2.13)],
     "fedopt/figure_10": [(0.15, 0.4, 2.12, 1.82), (2.12, 1.94, 3.8, 3.36)],

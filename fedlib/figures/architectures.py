@@ -137,7 +137,8 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
         most = max(1, frame["parameters"].max())
         for y, row in enumerate(frame.to_dict("records")):
             shape = [int(n) for n in row["output_shape"].strip("()").split(",")]
-            breadth = 0.15 + math.sqrt(shape[0] if len(shape) > 1 else 1) / 3
+            steps = len(shape) > 1 or row["layer"] == "Input"  # words, or rows of pixels
+            breadth = 0.15 + math.sqrt(shape[0] if steps else 1) / 3
             color = style.COLORS[COLORS.get(row["layer"], "grey")]
             corner = (-breadth / 2, y - 0.42)
             ax.add_patch(Rectangle(corner, breadth, 0.84, facecolor=color, linewidth=0))

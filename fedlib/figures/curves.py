@@ -153,29 +153,39 @@ def learning_curves(
 
 
 def smoothed(
-    series: pd.Series, window: int, reduce: Callable[[np.ndarray], Any] = np.mean
+    series: pd.Series,
+    window: int,
+    reduce: Callable[[np.ndarray], Any] = np.mean,
+    *,
+    settles: bool = True,
 ) -> pd.Series:
     """Centred means over a window of rounds, which do not lag behind.
 
     At the beginning the window is as narrow as the number of rounds before. In its last half the
-    line averages the last rounds, so it ends in the number that a table gives.
+    line averages the last rounds, so it ends in the number that a table gives. A line that does not
+    settle narrows there, too, and ends in its last value.
 
     Args:
         series: values by round, in order.
         window: number of rounds.
         reduce: another statistic of the window.
+        settles: False for a run that diverged.
 
     >>> smoothed(pd.Series([9.0, 3.0, 6.0, 3.0, 5.0], index=[0, 10, 20, 30, 40]), 30).tolist()
     [9.0, 3.0, 4.0, 4.666666666666667, 4.666666666666667]
+    >>> fall = pd.Series([9.0, 8.0, 7.0, 6.0, 0.0], index=[0, 10, 20, 30, 40])
+    >>> smoothed(fall, 30, settles=False).tolist()
+    [9.0, 8.0, 7.0, 6.0, 0.0]
     """
     rounds, values = series.index.to_numpy(), series.to_numpy()
     last = rounds[-1]
     late = rounds > last - max(1, min(window, last))  # as in fedlib.engine.history.mean_of_last
     out = []
     for at in rounds:
-        half = min(window / 2, at)
-        known = late if at + window / 2 >= last else np.abs(rounds - at) < half
-        out.append(float(reduce(values[known | (rounds == at)] if at < last else values[late])))
+        half = min(window / 2, at, window if settles else last - at)
+        ends = settles and at + window / 2 >= last
+        known = late if ends else np.abs(rounds - at) < half
+        out.append(float(reduce(values[known | (rounds == at)])))
     return pd.Series(out, series.index)
 
 
@@ -252,8 +262,9 @@ def _data(
         over = _over(history, window)
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # one evaluation has no deviation
-            within = smoothed(series, over, lambda values: np.std(values, ddof=1))
-        named |= {"line": smoothed(series, over).to_numpy(), "within": within.to_numpy()}
+            ends: dict[str, Any] = {"settles": history.diverged is None}
+            within = smoothed(series, over, lambda values: np.std(values, ddof=1), **ends)
+        named |= {"line": smoothed(series, over, **ends).to_numpy(), "within": within.to_numpy()}
         frames.append(series.reset_index().assign(**named))
     values = pd.concat(frames, ignore_index=True)
     grouped = values.groupby(["task", "algorithm", "round"], sort=False)

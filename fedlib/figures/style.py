@@ -456,3 +456,12 @@ def short(value: float) -> str:
         return f"{value:.0e}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
     digits = 1 if abs(value) >= 10 or value == 0 else 2 if abs(value) >= 0.1 else 3
     return f"{value:.{digits}f}"
+
+
+def ahead(value: float, other: float) -> float:
+    """The difference of two numbers as :func:`short` writes them, as a reader computes it.
+
+    >>> round(ahead(77.351, 73.604), 3), 77.351 - 73.604 < 3.75
+    (3.8, True)
+    """
+    return float(short(value)) - float(short(other))

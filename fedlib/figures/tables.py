@@ -95,8 +95,9 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     Args:
         frame: one row per number, with the columns ``task``, ``method``, ``printed`` and ``ours``.
             Optional columns are ``column`` and ``metric`` (of the paper's table), ``ours_std``,
-            ``window`` (the number of last rounds in our mean), ``note`` (departures from the paper)
-            and ``unclear`` (about the paper's number). Other columns are not shown. With a column
+            ``window`` (the number of last rounds in our mean), ``splits`` (of the clients' data,
+            over which ours is a mean), ``note`` (departures from the paper) and ``unclear`` (about
+            the paper's number). Other columns are not shown. With a column
             ``beside`` (whether ours has the paper's data) only these numbers share a cell, and the
             paper's other numbers are in a table of their own, folded away.
         caption: text below the table.
@@ -132,7 +133,7 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     lowest = " (↓: the lowest)" if frame["metric"].isin(SMALLER).any() else ""
     over = averaged(frame)
     over = f" Ours is {over}." if over else ""
-    cells = f"{CELLS}{THEIRS if beside.any() else ''}. {BEST}{lowest}.{over}"
+    cells = f"{CELLS}{THEIRS if beside.any() else ''}. {BEST}{lowest}.{over}{_over_splits(frame)}"
     lines = [escape(caption), cells, *_listed(said)]
     text = "<br>".join(lines)
     if read:
@@ -182,6 +183,26 @@ def averaged(frame: pd.DataFrame) -> str:
     if most == 1:
         return "of the last round"
     return f"the mean over the last {f'{least} to {most}' if least < most else most} rounds"
+
+
+def _over_splits(frame: pd.DataFrame) -> str:
+    """What our means over splits of the clients' data are, in words, or "" if there is one split.
+
+    >>> rows = [("synthetic", "fedavg", 3), ("synthetic", "fedprox", 1), ("mnist", "fedavg", 1)]
+    >>> _over_splits(pd.DataFrame(rows, columns=["task", "method", "splits"]))
+    " On Synthetic it is also over 3 splits of the clients' data, but for FedProx; ± is for one."
+    """
+    splits = frame["splits"].fillna(1) if "splits" in frame else pd.Series(1, frame.index)
+    most = int(splits.max())
+    if most == 1:
+        return ""
+    several = frame["task"].isin(frame.loc[splits > 1, "task"])
+    tasks, fewer = (
+        style.listed([style.name(str(word)) for word in frame.loc[rows, column].unique()])
+        for rows, column in ((several, "task"), (several & (splits < most), "method"))
+    )
+    but = f", but for {fewer}" if fewer else ""
+    return f" On {tasks} it is also over {most} splits of the clients' data{but}; ± is for one."
 
 
 def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:

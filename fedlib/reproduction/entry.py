@@ -212,9 +212,10 @@ def printed_entry(
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
-        gone = ["paper", "item", "runs", "algorithm", *VERDICT]
         frame = cells(histories, of_these(histories, paper, name))
-        frame = frame.assign(beside=beside(frame, histories)).drop(columns=gone)
+        gone = {"paper", "item", "runs", "algorithm", *VERDICT}
+        gone -= {"splits"} if frame["splits"].max() > 1 else set()
+        frame = frame.assign(beside=beside(frame, histories)).drop(columns=[*gone])
         frame["row"] = frame["row"].replace(rows or {})
         if frame["row"].nunique() == 1:
             frame["row"], frame["column"] = frame["column"], ""

@@ -64,8 +64,8 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
                 data = printed_curves(cells, runs, metric, **how)
                 frames.append(data.assign(panel=word))
                 ends = data.groupby("algorithm")["line"].last().nlargest(2)
-                first, ahead = style.name(str(ends.index[0])), ends.iloc[0] - ends.iloc[-1]
-                leads[word] = f"{first} +{ahead:.1f}"
+                first = style.name(str(ends.index[0]))
+                leads[word] = f"{first} +{style.ahead(ends.iloc[0], ends.iloc[-1]):.1f}"
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
             titled(left, f"{label}: {leads['average']}", runs)
@@ -149,8 +149,9 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         of_what = {"local": "mean error, all local data (%)", "test": "mean test error (%)"}[split]
         _front(axes[0], table, _by_seed(adafedadam, split), colors, whole(histories))
         axes[0].set(xlabel=of_what, ylabel="RSD of the clients' errors")
-        below = "thin: a seed each" + ("; hollow: Table 5" if whole(histories) else "")
-        titled(axes[0], "Error against fairness", adafedadam, below)
+        below = "thin: a seed each" + ("; squares: Table 5" if whole(histories) else "")
+        name = style.name(adafedadam[0].config.task["name"])
+        titled(axes[0], "Error against fairness", adafedadam, f"{name}; {below}")
         base = curves[curves["setting"] == 1.0].set_index("round")["error"]
         start = LATE * curves["round"].max()
         shown = {"rsd": "RSD", "error": "points above α = 1" if len(base) else of_what}
@@ -195,7 +196,7 @@ def _by_seed(histories: Sequence[History], split: str) -> list[pd.DataFrame]:
     """For each seed AdaFedAdam's error and RSD at the end, by alpha."""
     rows = []
     for history in histories:
-        mean, spread = (history.final(name, split) for name in WEIGHTED)
+        mean, spread = (history.final(name, split, late(history)) for name in WEIGHTED)
         seed = history.config.seeds["init"]
         rows.append((seed, _setting(history), 100 * (1 - mean), spread / (1 - mean)))
     frame = pd.DataFrame(rows, columns=["seed", "setting", "error", "rsd"])
@@ -210,7 +211,7 @@ def _front(
     beside: bool,
 ) -> None:
     """AdaFedAdam's points, each seed's thinly, the region that their means dominate (shaded),
-    and the other algorithms. At the paper's scale the paper's numbers are hollow.
+    and the other algorithms. At the paper's scale the paper's numbers are squares.
     """
     ours = table[table["algorithm"] == "adafedadam"].sort_values("setting")
     red = style.look("adafedadam").color
@@ -231,12 +232,15 @@ def _front(
                 theirs = (row["printed_error"], row["printed_rsd"])
                 way = zip((row["error"], row["rsd"]), theirs, strict=True)
                 ax.plot(*way, ":", color=look.color, linewidth=0.7, zorder=0.5)
-                ax.plot(*theirs, "o", color=look.color, mfc="white", ms=3.5, zorder=3)
+                ax.plot(*theirs, "s", color=look.color, mfc="none", ms=4, mew=0.8, zorder=3)
     for row in ours.to_dict("records"):
         color = colors[row["setting"]]
         ax.plot(row["error"], row["rsd"], "o", color=color, markersize=5, mec="white", mew=0.6)
         words = "α = " if row["setting"] == ours["setting"].min() else ""
-        at = {"xytext": (0, 7), "ha": "center"} if words else {"xytext": (-5, -3), "ha": "right"}
+        # The smallest error is at a corner, between two branches: its number is above it.
+        corner = row["error"] == ours["error"].min()
+        place, side = ((5, 5), "left") if words else ((-4, 6) if corner else (-5, -3), "right")
+        at = {"xytext": place, "ha": side}
         text, point = f"{words}{row['setting']:g}", (row["error"], row["rsd"])
         style.say(ax, text, point, "0.15", textcoords="offset points", **at)
     last = ours.iloc[-1]
@@ -379,7 +383,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("adafedadam/figure_2", tables.ADAFEDADAM, adafedadam_figure_2, **_TUNED),
     Entry("adafedadam/figure_3", {"synthetic": "34_fairness_tradeoff"}, adafedadam_figure_3),
     Entry("adafedadam/table_4", _METHOD, table_4),
-    printed_entry("adafedadam", "Table 5", **_TUNED),
+    printed_entry("adafedadam", "Table 5", clients=True, parts=("curves", "mu", "splits")),
     Entry("adafedadam/figure_6", _PARTITIONS, lambda _: figure_6()),
     Entry("adafedadam/figure_4", _MODELS, lambda _: figure_4()),
     Entry("adafedadam/figure_5", _MODELS, lambda _: figure_5()),

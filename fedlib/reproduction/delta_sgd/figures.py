@@ -174,10 +174,7 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
         note = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}; numbers and thin lines: means"
         note += f" over the last {late(runs[0])} rounds, ± std over the seeds"
-        found = _leaders(ends.reset_index())
-        if ends["std"].notna().all():
-            found += f"; {style.name(ends['std'].idxmin())} varies least over the seeds"
-        style.headed(figure, found, note)
+        style.headed(figure, _leaders(ends.reset_index()), note)
         for ax in axes[-columns:]:
             ax.set_xlabel("round")
         figure.supylabel("test accuracy (%)", fontsize=7)
@@ -222,9 +219,9 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                 ax.set_visible(False)
             frame.insert(0, "panel", title)
             frames.append(frame)
-        middle = axes[len(axes) - 1 - columns // 2]
         below = f"{MARKS}{'' if tiny else HOLLOW}\ntitles: Δ-SGD against the best other"
-        middle.set_xlabel(f"test accuracy after the last round (%)\n{below}")
+        middle, place = axes[len(axes) - 1 - columns // 2], 0.5 if columns % 2 else 1.2
+        middle.set_xlabel(f"test accuracy after the last round (%)\n{below}", x=place)
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -268,9 +265,10 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     ax.spines["left"].set_visible(False)
     ax.set_ylim(-0.6, top + 0.35)
     ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
-    gap = (ours["value"] - printed).abs().dropna()
-    near = f"{(gap <= TOLERANCE).sum()} of {len(gap)} within {TOLERANCE:g} of print"
-    return near if len(gap) else ""
+    compared = [name for name in printed.index if name in {*ours.index, *lost}]
+    gap = (ours["value"] - printed).abs()
+    near = f"{(gap <= TOLERANCE).sum()} of {len(compared)} within {TOLERANCE:g} of print"
+    return near if compared else ""
 
 
 def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
@@ -355,7 +353,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
             ax.set(xscale="log", xlabel="δ, which bounds how fast the step size grows")
             spread = frame.groupby("alpha")["mean"].agg(np.ptp).max()
             alone = f", α = {frame['alpha'].iloc[0]:g}" * (frame["alpha"].nunique() == 1)
-            title = f"{deltas[-1] / deltas[0]:g} times the δ moves it by {spread:.1f} points"
+            title = f"From δ = {deltas[0]:g} to {deltas[-1]:g} ends move by {spread:.1f} points"
             about = f"{problem(of_task[0])}{alone}, {scale(of_task)}; shaded: {NEAR:g} points"
             style.titled(ax, title, about, small=small(of_task))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
@@ -382,9 +380,12 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
             shades = style.tints(len(known))
             looks = dict(zip(known, map(style.Look, known, shades), strict=True))
             _, data = learning_curves(runs, by=_epochs, looks=looks, ax=ax)
-            ends = data.groupby("algorithm")["line"].last()
-            moved = ends[known[-1]] - ends[known[0]]
+            ends = data.groupby("algorithm")[["line", "spread"]].last().loc[[known[0], known[-1]]]
+            moved = style.ahead(*ends["line"].iloc[::-1])
             title = f"From {known[0]} to {known[-1]}: {moved:+.1f} at the end"
+            if abs(moved) <= ends["spread"].max():
+                low, high = ends["line"].min(), ends["line"].max()
+                title = f"Alike at the end: {low:.1f} to {high:.1f}"
             about = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}"
             style.titled(ax, title.replace("-", "−"), about, small=small(runs))
             ax.set_ylabel(ax.get_ylabel() if ax is panels[0] else "")

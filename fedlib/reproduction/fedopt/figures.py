@@ -163,28 +163,33 @@ def convergence(histories: Sequence[History]) -> Drawing:
                 style.level(ax, tuning.COMMONEST_TAGS[data_set], "commonest tags")
             frames.append(data.assign(metric=metric))
         if len(shown) > 1:
-            style.key(figure)
+            style.key(figure, columns=COLUMNS)
             seeds = sorted(map(int, pd.concat(frames)["seeds"].unique()))
             one, several = seeds[0] == 1, seeds[-1] > 1
             over = " or ".join(["seeds"] * several + ["near rounds"] * one)
             note = f"titles: against FedAvg; bands: ± std of {over}; "
             note += f"{'/'.join(map(str, seeds))} seed{'s' * several}"
-            panels[-1].set_xlabel(f"round\n{note}", ha="right", x=1.2)
+            figure.supxlabel(note, fontsize=6, color="0.35", x=0.99, ha="right")
     return figure, pd.concat(frames, ignore_index=True)
 
 
 def _lead(ends: pd.Series, smaller: bool) -> str:
     """The best of some methods' last numbers, and its lead over FedAvg's: points, or a share of its
-    error.
+    error. If the lead is below a point: how many methods are that close to the best.
 
     >>> _lead(pd.Series({"fedavg": 12.0, "fedadam": 20.25}), smaller=False)
     'FedAdam +8.2'
+    >>> _lead(pd.Series({"fedavg": 86.9, "fedadam": 87.5, "scaffold": 80.0}), smaller=False)
+    '2 within 0.6'
     """
     if "fedavg" not in ends or ends.drop("fedavg").isna().all():
         return ""
     name = ends.idxmin() if smaller else ends.idxmax()
-    ahead = ends[name] - ends["fedavg"]
-    far = f"{ahead / ends['fedavg']:.0%} error" if smaller else f"+{ahead:.1f}"
+    ahead = style.ahead(ends[name], ends["fedavg"])
+    if not smaller and ahead < tuning.POINTS:
+        near = ends[ends > ends[name] - tuning.POINTS]
+        return f"{len(near)} within {style.ahead(ends[name], near.min()):.1f}"
+    far = f"{ahead / ends['fedavg']:.0%}" if smaller else f"+{ahead:.1f}"
     return f"{style.name(str(name))} {far}".replace(" -", " −")
 
 

@@ -27,7 +27,7 @@ from fedlib.reproduction.fedopt.tables import TASKS
 from fedlib.reproduction.metrics import METRICS
 
 # Short names for tasks whose names are too long for a title.
-SHORT = {"emnist_ae": "AE", "stackoverflow_lr": "SO tags", "stackoverflow_nwp": "SO words"}
+SHORT = {"emnist_ae": "AE", "stackoverflow_lr": "Tags", "stackoverflow_nwp": "Words"}
 # The recall in percent of always guessing the five most common tags of the training posts, on the
 # posts of this many users with this many words, counted from the data, which no drawing reads.
 COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
@@ -103,15 +103,17 @@ def _level(
 
 
 def _finding(frame: pd.DataFrame, level: float, word: str, smaller: bool) -> str:
-    """The methods whose best is as good as the best of all, and its distance from the level."""
+    """The methods whose best is as good as the best of all, and their distances from the level."""
     bests = frame[~frame["hatched"]].groupby("algorithm", sort=False)["performance"]
     best = bests.min() if smaller else bests.max()
     top = best.min() if smaller else best.max()
-    near = best[(best - top).abs() <= (SHARE * top if smaller else POINTS)].index
-    if top == level:
-        return f"no method is ahead of {word}"
-    far = f"{1 - top / level:.0%} below" if smaller else f"{top - level:.1f} points above"
-    return f"{style.listed([style.name(name) for name in near])} {far} {word}"
+    near = best[(best - top).abs() <= (SHARE * top if smaller else POINTS)]
+    gains = sorted(1 - end / level if smaller else style.ahead(end, level) for end in near)
+    if gains[0] <= 0:
+        return f"no method is far ahead of {word}"
+    ends = (f"{100 * gain:.0f}" if smaller else f"{gain:.1f}" for gain in (gains[0], gains[-1]))
+    far = f"{' to '.join(dict.fromkeys(ends))}{'% below' if smaller else ' points above'}"
+    return f"{style.listed([style.name(name) for name in near.index])} {far} {word}"
 
 
 def _colours(level: float, best: float, smaller: bool) -> Any:
@@ -153,7 +155,8 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         frame.set(edgecolor=style.COLORS["red"], linewidth=1.6)
         ax.add_patch(frame)
         near = np.nansum(np.abs(known - top) <= (SHARE * top if smaller else POINTS))
-        ahead = f" ({top - level:+.1f})".replace("-", "−") if abs(top - level) >= 0.05 else ""
+        gain = style.ahead(top, level)
+        ahead = f" ({gain:+.1f})".replace("-", "−") if abs(gain) >= 0.05 else ""
         within = f"{SHARE:.0%}" if smaller else "a point"
         title, below = f"{title}: {short(top)}{ahead}", f"{near} within {within}"
     style.titled(ax, title, below)
@@ -195,7 +198,7 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
     smaller, known = outcomes.smaller_is_better(frame), frame[~frame["hatched"]]
     with style.panels(1, 2, (style.WIDTH, 2.3), sharey=True) as (figure, panels):
         for ax, column in zip(panels, ("server_lr", "client_lr"), strict=True):
-            bests = {}
+            bests: dict[str, str] = {}
             for name, part in known.groupby("algorithm", sort=False):
                 by = part.groupby(column)["performance"]
                 line = by.min() if smaller else by.max()
@@ -203,6 +206,11 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
                 mark = {} if part["seeds"].min() > 1 else {"markerfacecolor": "white"}
                 ax.plot(line, **look.line(), **mark, label=look.label)
                 bests[look.label] = readable(line.idxmin() if smaller else line.idxmax())
+                # A rate at which no run of the method trained has a cross at the axis.
+                lost = sorted({*frame[column]} - {*line.index})
+                height = 0.03 + 0.05 * (len(bests) - 1)
+                cross: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "markersize": 3.5}
+                ax.plot(lost, [height] * len(lost), "x", color=look.color, **cross)
             rates = sorted(frame[column].unique())
             ax.set(xscale="log", xlabel=f"{column.split('_')[0]} learning rate")
             ax.set_xticks(rates, [style.power(rate) for rate in rates])
@@ -211,7 +219,7 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
             title = f"Best {column.split('_')[0]} rate: {best_rates}"
             below = scale(histories)
             if ax is not panels[0]:
-                below = "each mark at the best of the other rate; hollow: one seed"
+                below = "at the best of the other rate; hollow: one seed; ×: none trained"
             style.titled(ax, title, below, small=small(histories))
         panels[0].set_ylabel(_label(frame))
         style.key(figure)
@@ -259,7 +267,9 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
                 ax.invert_yaxis()  # so that higher is better in every panel
             best, at = means.idxmax()
             found = f"{style.name(best)} best at τ = {style.power(at)}"
-            titled(ax, f"{SHORT.get(str(task), style.name(str(task)))}: {found}", runs)
+            by = {"train_loss": "training loss", "test": "test result"}[rule]
+            title = f"{SHORT.get(str(task), style.name(str(task)))}: {found}"
+            titled(ax, title, runs, f"rates by {by}")
         style.key(figure, [style.look(name) for name in frame["algorithm"].unique()])
     return figure, pd.concat(chosen, ignore_index=True)
 

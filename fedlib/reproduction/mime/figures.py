@@ -101,8 +101,9 @@ def finding(panel: str, ends: pd.Series) -> str:
         best = str(ends.idxmax())
         return f"{LOOKS[best].label if best in LOOKS else style.name(best)} ends first"
     if panel == "with and without momentum":
-        return f"Momentum: {ends['mime'] - ends['mime_sgd']:+.1f} for Mime"
-    return f"A local state: {ends['loc_mime'] - ends['mime']:+.1f}".replace("-", "−")
+        return f"Momentum: {style.ahead(ends['mime'], ends['mime_sgd']):+.1f} for Mime"
+    gain = style.ahead(ends["loc_mime"], ends["mime"])
+    return f"A local state: {gain:+.1f}".replace("-", "−")
 
 
 def chosen(best: Mapping[str, Sequence[History]]) -> pd.DataFrame:
@@ -150,8 +151,9 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
             frames[metric] = _draw(ax, best, mu_line, looks, "", metric)
             ends = frames[metric].groupby("algorithm", sort=False)["line"].last()
             digits = 1 if metric == "accuracy" else 2
-            moved = f"{ends.iloc[-1] - ends.iloc[0]:+.{digits}f}".replace("-", "−")
-            title = f"Test {metric}: {moved} from μ = {min(by_mu):g} to {max(by_mu):g}"
+            moved = style.ahead(ends.iloc[-1], ends.iloc[0])
+            title = f"Test {metric}: {moved:+.{digits}f} from μ = {min(by_mu):g} to {max(by_mu):g}"
+            title = title.replace("-", "−")
             style.titled(ax, title, scale(every) if ax is panels[0] else "", small=small(every))
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
