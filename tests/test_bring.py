@@ -108,6 +108,7 @@ REFUSED = {
         r"cohorts\(0, 2\) gives others when it is called again",
     ),
     "few weights": ({"weights": np.ones(1)}, r"weights of shape \(1,\) for 3 clients"),
+    "many weights": ({"weights": np.ones(4)}, r"weights of shape \(4,\) for 3 clients"),
     "a negative weight": ({"weights": np.array([1.0, -1.0, 1])}, "client 1 has weight -1.0"),
     "a weight that is no number": ({"weights": [NAN, 1, 1]}, "client 0 has weight nan"),
     "no weight": ({"weights": np.zeros(3)}, "all weights are 0"),
@@ -199,6 +200,10 @@ TAKEN = {
     "parts by name": {"parts": dict(zip("abc", PARTS, strict=True))},
     "parts of a dict": {"parts": dict(zip("cab", PARTS, strict=True)).values()},
     "parts that come one by one": {"parts": iter(PARTS)},
+    "labels of rows that are their places": {
+        "x": pd.DataFrame(X.numpy()),
+        "parts": [pd.Index(part) for part in PARTS],
+    },
 }
 
 

@@ -72,6 +72,12 @@ def test_data_sets_are_clients(name):
     assert torch.equal(data.index, usual.index)
 
 
+@pytest.mark.parametrize("given", [[WHOLE, []], {"w0": WHOLE, "w1": []}], ids=["list", "by name"])
+def test_a_client_without_items_stays(given):
+    data = fedlib.ClientData.from_datasets(given)
+    assert data.sizes.tolist() == [len(WHOLE), 0] and len(data.ids) == 2
+
+
 def test_pictures_of_pillow_come_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

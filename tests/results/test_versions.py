@@ -64,6 +64,26 @@ def test_a_changed_task_is_not_answered(change, version, tmp_path):
     assert after.config.digest != before.config.digest or not version
 
 
+X = torch.arange(24.0).reshape(4, 6)
+# Data whose bytes, or whose sizes, are those of X, 0..3 and [[0, 1], [2, 3]].
+LIKE = {
+    "other members": {"parts": [[0, 2], [1, 3]]},
+    "other targets": {"y": torch.arange(4).flip(0)},
+    "other weights": {"weights": [1.0, 2.0]},
+    "another shape": {"x": X.reshape(4, 2, 3)},
+    "another type": {"x": X.view(torch.int32)},
+    "other names": {"ids": ["ann", "bob"]},
+}
+
+
+@pytest.mark.parametrize("other", LIKE.values(), ids=LIKE)
+def test_data_that_differ_in_one_respect_have_another_digest(other):
+    given = {"x": X, "y": torch.arange(4), "parts": [[0, 1], [2, 3]]}
+    known = fedlib.ClientData(**given).digest()
+    assert fedlib.ClientData(**given).digest() == known
+    assert fedlib.ClientData(**{**given, **other}).digest() != known
+
+
 GIVEN = {
     "itself": lambda module: module,
     "again": lambda module: lambda: module,
@@ -173,6 +193,23 @@ def test_the_catalogues_task_and_its_copies_are_no_longer_described_once_changed
     known = replace(known, version="1")
     assert store.run(known, "fedavg", rounds=1).frame.equals(after.frame)
     assert len(store.stored()) == 2
+
+
+@pytest.mark.parametrize("part", ["train.x", "test.y"])
+def test_one_number_of_large_data_that_torch_changes_is_seen(part, monkeypatch):
+    monkeypatch.setattr("fedlib.clients.SMALL", 0)
+    monkeypatch.setattr("fedlib.clients.SAMPLE", 8)
+    known = fedlib.load_task("synthetic", clients=3)
+    split, name = part.split(".")
+    getattr(getattr(known, split), name)[1] += 1
+    assert not known.described
+
+
+def test_one_number_of_small_data_that_numpy_changes_is_seen():
+    known = fedlib.load_task("synthetic", clients=3)
+    assert 2**12 < known.train.x.numel() and known.train.x.nbytes < 2**19
+    known.train.x.numpy()[0, 1] += 1
+    assert not known.described
 
 
 @pytest.mark.parametrize("part", ["train.x", "test.y", "train.index"])
