@@ -63,21 +63,21 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     """One round, and the server's path to the optimum compared with FedAdam's."""
     first, best = one_round(START), optimum()
     walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
-    with style.panels(1, 2, (style.WIDTH, 2.85)) as (figure, (left, right)):
+    with style.panels(1, 2, (style.WIDTH, 2.73)) as (figure, (left, right)):
         _landscape(left, best, (3, -12))
         _landscape(right, best, (-13, -4))
         for k, color in enumerate(COLORS):
-            left.plot(*first.paths[k].T, ".-", color=color, label=f"client {k + 1}")
+            thin: dict[str, Any] = {"linewidth": 0.7, "markersize": 3}
+            left.plot(*first.paths[k].T, ".-", color=color, label=f"client {k + 1}", **thin)
             end, place = first.paths[k, -1], ((-11, 4), (4, 2))[k]
             left.annotate(f"$x_{k + 1}$", end, place, color=color, textcoords="offset points")
             _arrow(left, -first.updates[k], f"$-U_{k + 1}$", color, ((-24, 0), (2, -9))[k])
         ours = style.look("adafedadam").color
-        _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, 3))
+        _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, 6))
         left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
         values = ", ".join(f"$C_{k + 1}$ = {c:.2f}" for k, c in enumerate(first.certainties))
-        style.titled(
-            left, "A round: updates as long as gradients", f"{values}; $C$ = {first.certainty:.2f}"
-        )
+        note = f"certainties: {values}; mean $C$ = {first.certainty:.2f}"
+        style.titled(left, "A round: updates as long as gradients", note)
         for name, path in walked.items():
             look = style.look(name)
             right.plot(*path.T, label=look.label, **{**look.line(), "markevery": 20})
@@ -136,7 +136,7 @@ def _arrow(ax: Axes, way: np.ndarray, text: str, color: str, offset: tuple[float
     """An arrow from the server's model, shortened, and its name at the tip."""
     look: dict[str, Any] = {"arrowstyle": "-|>", "color": color, "shrinkA": 0, "shrinkB": 0}
     tip = tuple(START + DRAWN * way)
-    ax.annotate("", tip, tuple(START), arrowprops=look)
+    ax.annotate("", tip, tuple(START), arrowprops=look, zorder=4)
     ax.annotate(text, tip, offset, textcoords="offset points", color=color, fontsize=6)
 
 

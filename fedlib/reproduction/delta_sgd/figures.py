@@ -220,8 +220,8 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
             frame.insert(0, "panel", title)
             frames.append(frame)
         below = f"{MARKS}{'' if tiny else HOLLOW}\ntitles: Δ-SGD against the best other"
-        middle, place = axes[len(axes) - 1 - columns // 2], 0.5 if columns % 2 else 1.2
-        middle.set_xlabel(f"test accuracy after the last round (%)\n{below}", x=place)
+        middle, shift = axes[len(axes) - 1 - columns // 2], 0.5 if columns % 2 else 1.2
+        middle.set_xlabel(f"test accuracy after the last round (%)\n{below}", x=shift)
     return figure, pd.concat(frames, ignore_index=True)
 
 
