@@ -347,7 +347,7 @@ def selected(table: str, names: Sequence[str], histories: Sequence[History]) -> 
             continue
         row: dict[str, Any] = dict(zip(("task", "method"), place, strict=True))
         for name in names:
-            word = style.name(name)
+            word = f"log₁₀ {style.name(name)}"
             if f"log10_{name}" in printed:
                 row[f"{word}, printed"] = float(printed.loc[place, f"log10_{name}"])
             row[f"{word}, ours"] = math.log10(winner[name])
