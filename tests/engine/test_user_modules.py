@@ -437,6 +437,14 @@ def on_one_memory():
     return net
 
 
+def on_every_other_row():
+    """Of one memory, too, but beyond as many numbers as the first has."""
+    net, memory = Net(inner, nn.Linear(6, 8)), torch.randn(16, 6)
+    net.first.weight = nn.Parameter(memory[::2])
+    net.inner[0].weight = nn.Parameter(memory[9:15])
+    return net
+
+
 def bounded(net, x):
     net.last.weight.data = torch.renorm(net.last.weight.data, 2, 0, 1.5)  # beyond the first ones
     return x
@@ -445,6 +453,7 @@ def bounded(net, x):
 OTHERWISE = {
     "closure of another": (Around(), "reads a parameter of another module"),
     "one memory": (on_one_memory, "inner.0.weight shares the memory of first.weight. Make"),
+    "one memory, strided": (on_every_other_row, "inner.0.weight shares the memory of first.we"),
     "hook": (lambda: with_hook("register_hook"), "first.weight has a hook"),
     "late hook": (lambda: with_hook("register_post_accumulate_grad_hook"), "has a hook"),
     "hook of a module": (with_hook("register_hook"), "first.weight has a hook"),
