@@ -53,3 +53,9 @@ def test_words_do_not_depend_on_how_many_are_drawn_or_on_other_keys():
 def test_fold_of_an_int_is_fold_of_a_tensor(number):
     keys = torch.tensor([0, 1, -5, 2**62])
     assert torch.equal(randomness.fold(keys, number), randomness.fold(keys, torch.tensor(number)))
+
+
+def test_a_uniform_draw_of_0_is_a_finite_normal_one():
+    key = torch.tensor(5618432)
+    assert float(randomness.uniform(key, 2)[0]) == 0
+    assert float(randomness.normal(key, 1)) == 0
