@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,6 +63,14 @@ def test_a_request_is_what_the_store_takes():
     assert last.settings(100).items() >= ends.items()
     assert Request("synthetic", "fedavg", rounds=0, eval_every=0).settings(9)["eval_every"] == 1
     assert request.keeps and not last.keeps
+    assert not replace(request, keep_params=False).keeps and replace(last, keep_params=True).keeps
+    other = replace(request, options={"seed": 9, "preset": "laptop"})  # of the partition alone
+    assert other.task_options("quick") == {"preset": "laptop", "seed": 9}
+
+
+def test_a_notebook_that_is_named_twice_is_meant_once():
+    known = ["02_theory", "10_topic"]
+    assert plans.named(["10", "10_topic.ipynb", "02"], known) == ["10_topic", "02_theory"]
 
 
 def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
