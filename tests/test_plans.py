@@ -166,3 +166,11 @@ def test_a_plan_trains_nothing(write_notebook, quadratic):
         "10_own, plan cell: it trains, but a plan only lists", plans.asked, plan, None, "10_own"
     )
     assert fedlib.run(quadratic, "fedavg", rounds=1)  # afterwards as before
+
+
+def test_a_part_leaves_out_notebooks_without_it_and_a_parameter_may_be_of_any_notebook():
+    both = ["10_cifar10", "39_delta_sgd_ablation"]
+    assert list(plans.by_notebook(both, "quick", 0, {}, ["moon"])) == both[1:]
+    folder = plans.notebooks()
+    assert "figure_ids" not in plans.parameters(folder["10_cifar10"])
+    plans.check_parameters([folder["10_cifar10"], folder["90_figures"]], ["figure_ids"])

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.backends import mha
 
 import fedlib
 from fedlib import process
@@ -82,6 +83,7 @@ SETTINGS = {
     "inference": torch.inference_mode,
     "no_grad": torch.no_grad,
     "precision": lambda: set_as(*PRECISION, "medium"),
+    "fast path": lambda: set_as(mha.get_fastpath_enabled, mha.set_fastpath_enabled, True),
     "flush": lambda: set_as(flushing, torch.set_flush_denormal, True),
     "three threads": lambda: set_as(torch.get_num_threads, torch.set_num_threads, 3),
     "anomalies": torch.autograd.detect_anomaly,
@@ -136,6 +138,14 @@ def test_what_the_process_has_set_decides_nothing_and_stays(name):
     assert threading.active_count() == running
     assert (os.environ, dict(matplotlib.rcParams)) == (environment, styles)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_one_more_draw_of_numpy_is_noticed():
+    np.random.rand()  # the first after a seed fills its whole state, the others move its place
+    states = process.random_states()
+    assert not process.drawn_since(states)
+    np.random.rand()
+    assert process.drawn_since(states) == ["NumPy"]
 
 
 @pytest.mark.parametrize("tf32", [False, True])

@@ -157,6 +157,18 @@ def flat(x, keys):
     return (x.float() / 255).flatten(-2)
 
 
+class Noticed(nn.Module):
+    def forward(self, x, keys):
+        return x + (keys is not None)
+
+
+@pytest.mark.parametrize(
+    "transform", [Noticed(), lambda x, keys, /: x + (keys is not None)], ids=["module", "places"]
+)
+def test_a_transform_with_keys_gets_them_in_training_whatever_it_is(transform):
+    assert not isinstance(pictures(transform).transform, Fixed)
+
+
 @pytest.mark.parametrize(("kept_bytes", "each_round"), [(0, True), (2**20, False)])
 def test_a_fixed_transform_of_small_data_is_applied_before_the_first_round_and_never_with_keys(
     kept_bytes, each_round, monkeypatch
