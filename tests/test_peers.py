@@ -157,7 +157,7 @@ def test_predictions_are_of_the_test_examples_with_targets_and_clients():
     assert torch.equal(copied, outputs) and copied.clients.tolist() == outputs.clients.tolist()
     for x in (X.numpy(), X.tolist(), pd.DataFrame(X.numpy())):  # inputs of one's own
         given = fedlib.predict(one, history.params, x)
-        torch.testing.assert_close(given[places], outputs, check_stride=False)
+        torch.testing.assert_close(given[places], outputs)
         assert given.targets is None
     for x in (X[0], X[None]):
         message = rf"x has {x.ndim} axes .* 2: give \[N, ...\]"

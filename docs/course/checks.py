@@ -559,10 +559,8 @@ def statement(function: Function, cases: Sequence[Sequence[float]] = CASES, seed
     draw = np.random.default_rng(seed)
     random = [draw.normal(0.01, 0.01, draw.integers(2, 7)).tolist() for _ in range(20)]
     for margins in (*cases, *random):
-        expected, shown = (
-            Statement("", tuple(margins)),
-            ", ".join(f"{each:.3f}" for each in margins),
-        )
+        expected = Statement("", tuple(margins))
+        shown = ", ".join(f"{each:.3f}" for each in margins)
         given = results("statement", function(list(margins)), "mean, spread, verdict")
         same(f"the mean of margins {shown}", given[0], expected.mean, "-inf if a run diverged")
         hint = "divisor n - 1, and NaN for one"

@@ -135,10 +135,13 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
     with style.axes(size=(style.WIDTH, 0.45 + 0.165 * len(frame))) as ax:
         words: dict[str, Any] = {"fontsize": style.SMALL, "va": "center"}
         most = max(1, frame["parameters"].max())
+        outputs = [[int(n) for n in text.strip("()").split(",")] for text in frame["output_shape"]]
+        # Numbers of words are one for each step of the layer that looks them up.
+        looked_up = len(outputs[0]) == 1 and outputs[1:2] and outputs[1][:-1] == outputs[0]
         for y, row in enumerate(frame.to_dict("records")):
-            shape = [int(n) for n in row["output_shape"].strip("()").split(",")]
-            steps = len(shape) > 1 or row["layer"] == "Input"  # words, or rows of pixels
-            breadth = 0.15 + math.sqrt(shape[0] if steps else 1) / 3
+            shape = outputs[y]
+            steps = shape[0] if len(shape) > 1 or (y == 0 and looked_up) else 1
+            breadth = 0.15 + math.sqrt(steps) / 3
             color = style.COLORS[COLORS.get(row["layer"], "grey")]
             corner = (-breadth / 2, y - 0.42)
             ax.add_patch(Rectangle(corner, breadth, 0.84, facecolor=color, linewidth=0))

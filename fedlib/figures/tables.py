@@ -190,7 +190,7 @@ def _over_splits(frame: pd.DataFrame) -> str:
 
     >>> rows = [("synthetic", "fedavg", 3), ("synthetic", "fedprox", 1), ("mnist", "fedavg", 1)]
     >>> _over_splits(pd.DataFrame(rows, columns=["task", "method", "splits"]))
-    " On Synthetic it is also over 3 splits of the clients' data, but for FedProx; ± is for one."
+    ' On Synthetic it is a mean over 3 splits of the data, but for FedProx, and ± is for one split.'
     """
     splits = frame["splits"].fillna(1) if "splits" in frame else pd.Series(1, frame.index)
     most = int(splits.max())
@@ -202,7 +202,7 @@ def _over_splits(frame: pd.DataFrame) -> str:
         for rows, column in ((several, "task"), (several & (splits < most), "method"))
     )
     but = f", but for {fewer}" if fewer else ""
-    return f" On {tasks} it is also over {most} splits of the clients' data{but}; ± is for one."
+    return f" On {tasks} it is a mean over {most} splits of the data{but}, and ± is for one split."
 
 
 def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:

@@ -27,11 +27,11 @@ class Served(SimpleHTTPRequestHandler):
     ranges: ClassVar[list[str | None]] = []
 
     def do_GET(self):
-        expected = self.headers["Range"]
-        self.ranges.append(expected)
-        if self.path != "/right.bin" or not expected:
+        asked = self.headers["Range"]
+        self.ranges.append(asked)
+        if self.path != "/right.bin" or not asked:
             return super().do_GET()
-        rest = CONTENT[int(expected.removeprefix("bytes=").removesuffix("-")) :]
+        rest = CONTENT[int(asked.removeprefix("bytes=").removesuffix("-")) :]
         self.send_response(206 if rest else 416)
         self.send_header("Content-Length", str(len(rest)))
         self.end_headers()

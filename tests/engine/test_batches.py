@@ -157,16 +157,20 @@ def flat(x, keys):
     return (x.float() / 255).flatten(-2)
 
 
-class Noticed(nn.Module):
-    def forward(self, x, keys):
-        return x + (keys is not None)
+@pytest.mark.parametrize("kind", ["module", "positional"])
+def test_a_transform_with_keys_gets_them_in_training_whatever_it_is(kind):
+    seen = set()
 
+    def noticed(x, keys, /):
+        seen.add(keys is not None)
+        return flat(x, keys)
 
-@pytest.mark.parametrize(
-    "transform", [Noticed(), lambda x, keys, /: x + (keys is not None)], ids=["module", "places"]
-)
-def test_a_transform_with_keys_gets_them_in_training_whatever_it_is(transform):
-    assert not isinstance(pictures(transform).transform, Fixed)
+    class Module(nn.Module):
+        def forward(self, x, keys):
+            return noticed(x, keys)
+
+    fedlib.run(pictures(Module() if kind == "module" else noticed), "fedavg", rounds=1)
+    assert seen == {True, False}  # in training and in evaluation
 
 
 @pytest.mark.parametrize(("kept_bytes", "each_round"), [(0, True), (2**20, False)])

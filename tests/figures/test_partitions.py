@@ -85,3 +85,18 @@ def test_layers_follow_the_calls_of_a_forward_pass():
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert {"2 × 2 × 2", "45"} <= {*texts} and any("ReLU" in text for text in texts)
     assert any("18 frozen" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "wide"),
+    [
+        (nn.Linear(784, 2), torch.zeros(1, 784), False),
+        (nn.Embedding(9, 3), torch.zeros(1, 25, dtype=torch.int64), True),
+    ],
+    ids=["features", "words"],
+)
+def test_an_input_is_as_wide_as_its_words_but_not_as_its_features(model, example, wide):
+    figure = figures.draw_layers(figures.layers(model, example))
+    boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    first, second = boxes[0].get_width(), boxes[2].get_width()
+    assert first == second and (first > 1) == wide
