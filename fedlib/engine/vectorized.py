@@ -28,6 +28,9 @@ from fedlib.engine.states import (
 )
 from fedlib.process import one_core_each, usual_threads
 
+# Above this length one operation a client is faster than one for all, which converts them first.
+LONG_ROW = 20_000
+
 
 @dataclass
 class Sums:
@@ -69,6 +72,10 @@ def _added(total: Tensor, rows: Tensor) -> Tensor:
     """``total [1, .]`` plus ``rows [M, .]``, on a CPU one after the other."""
     if len(rows) == 1:
         return total.add_(rows)
+    if total.device.type == "cpu" and rows[0].numel() > LONG_ROW:
+        for row in rows:
+            total[0].add_(row)
+        return total
     if total.device.type == "cpu":
         return total.index_add_(0, torch.zeros(len(rows), dtype=torch.int64), rows.double())
     # On CUDA index_add_ has no fixed order, so one operation replaces a kernel for each row.

@@ -10,11 +10,13 @@ from tests.refusals import refused
 CLIENTS, DIMENSION = 4, 3
 
 
-@pytest.fixture
-def problem():
+@pytest.fixture(params=["dense", "diagonal"])
+def problem(request):
     draw = np.random.default_rng(3)
     A = draw.standard_normal((CLIENTS, DIMENSION, DIMENSION))  # neither symmetric nor definite
     A = A @ A.swapaxes(1, 2) + 0.3 * A
+    if request.param == "diagonal":
+        A = A * np.eye(DIMENSION)
     x0 = draw.standard_normal(DIMENSION)
     weights = np.array([1.0, 2.0, 0.0, 5.0])
     return {"A": A, "b": draw.standard_normal((CLIENTS, DIMENSION)), "weights": weights, "x0": x0}
