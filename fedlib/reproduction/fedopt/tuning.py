@@ -232,9 +232,9 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
 
     Args:
         rule: how the learning rates are chosen for every tau: ``"train_loss"`` (the captions of
-            Figures 3 and 13) or ``"test"``, the best afterwards (the text about Figure 13, E.5).
+            Figures 3 and 13) or ``"test"``, the best afterwards (the text about Figure 13, E.5),
+            with dotted lines for the rates by training loss, and what these cost.
     """
-    rules = {"train_loss": "train_loss", "test": "performance"}
     frame = outcomes.collect(histories)
     frame = frame[frame["tau"].notna()]
     if frame.empty:
@@ -245,11 +245,17 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
     with style.panels(rows, columns, size, len(groups)) as (figure, panels):
         for ax, (task, part) in zip(panels, groups, strict=True):
             runs = of_task(histories, str(task))
-            tuned = outcomes.tuned(part, rules[rule], "algorithm", "tau")
+            tuned = outcomes.tuned(part, "train_loss", "algorithm", "tau")
+            by_training = tuned.groupby(["algorithm", "tau"])["performance"].mean()
+            if rule == "test":
+                tuned = outcomes.tuned(part, "performance", "algorithm", "tau")
             for name, line in tuned.groupby("algorithm", sort=False):
                 look, by_tau = style.look(str(name)), line.groupby("tau")["performance"]
                 mean, std = by_tau.mean(), by_tau.std()
-                ax.plot(mean, color=look.color, linewidth=0.8, alpha=0.5, label="_")
+                ax.plot(mean, color=look.color, linewidth=1, label="_")
+                if rule == "test":
+                    dotted = {"color": look.color, "linestyle": style.DOT, "zorder": 1}
+                    ax.plot(by_training[name], **dotted, linewidth=1, label="_")
                 hollow = "white" if (by_tau.size() == 1).all() else look.color
                 marks = {**look.line(), "linestyle": "", "markerfacecolor": hollow}
                 ax.errorbar(mean.index, mean, std, label=look.label, elinewidth=0.8, **marks)
@@ -262,14 +268,21 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             ax.set_xticks(taus, [style.power(tau) for tau in taus])
             ax.set_xticks([], minor=True)
             means = tuned.groupby(["algorithm", "tau"])["performance"].mean()
-            if outcomes.smaller_is_better(part):
-                means = -means
+            smaller = outcomes.smaller_is_better(part)
+            if smaller:
                 ax.invert_yaxis()  # so that higher is better in every panel
-            best, at = means.idxmax()
+            best, at = means.idxmin() if smaller else means.idxmax()
             found = f"{style.name(best)} best at τ = {style.power(at)}"
-            by = {"train_loss": "training loss", "test": "test result"}[rule]
+            if rule == "test":
+                name, at = (means - by_training).abs().idxmax()
+                at_most = style.ahead(means[name, at], by_training[name, at])
+                found = f"choosing by training loss costs up to {abs(at_most):.1f}"
+            by = {
+                "train_loss": ["rates by training loss"],
+                "test": ["rates by test result; dotted: by training loss"],
+            }
             title = f"{SHORT.get(str(task), style.name(str(task)))}: {found}"
-            titled(ax, title, runs, f"rates by {by}")
+            titled(ax, title, runs, *by[rule])
         style.key(figure, [style.look(name) for name in frame["algorithm"].unique()])
     return figure, pd.concat(chosen, ignore_index=True)
 
@@ -285,6 +298,10 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
     if best.empty:
         raise Error("server against client rates: no run lowered the test loss by 10 %")
     groups, names = list(frame.groupby("task", sort=False)), list(frame["algorithm"].unique())
+    tried = frame.set_index(["task", "algorithm"]).sort_index()
+    best[["lowest", "highest"]] = [
+        _as_good(tried.loc[[(at["task"], at["algorithm"])]], at) for at in best.to_dict("records")
+    ]
     size = (style.WIDTH, 0.55 + 1.35 * len(groups))
     with style.panels(len(groups), len(names), size, sharey="row", sharex="row") as (figure, axes):
         for row, (task, part) in zip(axes.reshape(len(groups), -1), groups, strict=True):
@@ -292,10 +309,9 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
             for ax, name in zip(row, names, strict=True):
                 line, look = points[points["algorithm"] == name], style.look(name)
                 for at in line.to_dict("records"):
-                    low, high = _as_good(part[part["algorithm"] == name], at)
-                    x = at["client_lr"]
+                    x, ends = at["client_lr"], (at["lowest"], at["highest"])
                     bar = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "round"}
-                    ax.plot([x, x], [low, high], color=look.color, **bar)
+                    ax.plot([x, x], ends, color=look.color, **bar)
                     hollow = look.color if at["seeds"] > 1 else "white"
                     dot = {"color": look.color, "markersize": 3.5, "markerfacecolor": hollow}
                     ax.plot(x, at["server_lr"], "o", **dot)
@@ -313,8 +329,20 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
         near = f"{SHARE:.0%} of the error" if (frame["metric"] == "mse_x1000").all() else "a point"
         note = f"dots: the best server rate; bars: the rates that are as good, within {near}"
         note += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
-        style.headed(figure, "Where a bar is long, the server rate hardly matters", note)
+        style.headed(figure, _freedom(best), note)
     return figure, best
+
+
+def _freedom(best: pd.DataFrame) -> str:
+    """How much of the server rate's choice a client rate leaves, by the bars' lengths."""
+    decades = np.log10(best["highest"] / best["lowest"]).groupby(best["client_lr"]).mean()
+    decades = decades.round(1)
+    first, last = decades.index[0], decades.index[-1]
+    if best["task"].nunique() > 1 or decades[first] <= decades[last]:
+        return "Where a bar is long, the server rate hardly matters"
+    ends = [f"{decades[first]:g} decades of server rates at client rate {style.power(first)}"]
+    ends += [f"{decades[last] or 'none'} at {style.power(last)}"]
+    return f"Bars span {', '.join(ends)}"
 
 
 def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, float]:
