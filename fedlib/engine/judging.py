@@ -68,14 +68,15 @@ class Gradients(Algorithm):
 
     whole: bool = False
     features: bool = False
+    single_reports = True
 
     @property
     def measures(self) -> bool:
         return True
 
     def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
-        sent = {"whole_loss": full.loss(server["x"])}
-        return {}, sent | ({"gradient": full(server["x"])[1]} if self.whole else {})
+        measured = {"whole_loss": full.loss(server["x"])}
+        return measured | ({"gradient": full(server["x"])[1]} if self.whole else {}), {}
 
     def client_init(self, server: State, client: Client) -> State:
         return {"x": server["x"], "gradient": 0 * server["x"], "losses": 0 * client.examples}
@@ -158,7 +159,7 @@ class Case:
     def plain(self, model: FlatModel, order: Sequence[int] = (0, 1, 2)) -> dict[str, Tensor]:
         """Each client's report and memory, by the plain loop."""
         loop = Plain(self.feed, model)
-        outcomes = {client: self._of(loop, client, [np.array([client])]) for client in order}
+        outcomes = {client: self._of(loop, [client], [np.array([client])]) for client in order}
         expected = {name: value for c in sorted(outcomes) for name, value in outcomes[c].items()}
         expected |= self._evaluated(model)
         model.plain = False
@@ -168,8 +169,11 @@ class Case:
         """Each client's report and memory, as rows beside the others."""
         rows, found = Vectorized(self.feed, model), dict[str, Tensor]()
         steps = self.feed.round(self.number, self.config, CLIENTS).steps
-        for client in CLIENTS.tolist():
-            found |= self._of(rows, client, chunks(CLIENTS, steps, 3 if self.together else 1))
+        pieces = chunks(CLIENTS, steps, 3 if self.together else 1)
+        # What a user's server has measured has to rest on one client's report.
+        numbers = CLIENTS.tolist()
+        for clients in [[each] for each in numbers] if self.methods[0].of_user else [numbers]:
+            found |= self._of(rows, clients, pieces)
         return found | self._evaluated(model)
 
     @torch.no_grad()
@@ -180,36 +184,52 @@ class Case:
             outputs: Tensor = model.rows(model.views(self.state["x"]), x)
         return {"outputs in evaluation": outputs}
 
-    def _of(self, backend: Plain | Vectorized, client: int, pieces: Any) -> dict[str, Tensor]:
-        """The report and memory of ``client`` in a round of these ``pieces`` of all clients."""
+    def _of(
+        self, backend: Plain | Vectorized, clients: Sequence[int], pieces: Sequence[np.ndarray]
+    ) -> dict[str, Tensor]:
+        """Reports and memory of some clients in a round of all in ``pieces``.
+
+        Args:
+            clients: only one if the method's reports are added.
+        """
         device, method = self.feed.device, self._stacked()
         weights = torch.zeros(len(CLIENTS), dtype=torch.float64)
-        weights[client] = 1.0  # so that sums contain it alone
+        weights[clients] = 1.0  # so that sums contain one client alone
         memory, measured = (ClientStates(len(CLIENTS), device) for _ in range(2))
         round = self.feed.round(self.number, self.config, CLIENTS)
         work = Work(self.methods, method, self.state, weights, round, memory, measured)
-        outcome: State = {}
+        outcomes: dict[int, State] = {client: {} for client in clients}
 
-        def reports(phase: str) -> State:
+        def reports(phase: str) -> dict[int, State]:
             before = process.random_states()
             sums = backend.total(phase, work, pieces)
             require_no_draws(before, type(method).__name__)
-            for clients, apart in sums.apart:
-                for place in np.flatnonzero(clients == client).tolist():
-                    return map_state(lambda t, own=place: t[own], apart)
-            return sums.mean(1.0, self.feed.dtype) if phase != "enroll" else {}
+            if phase == "train" and method.single_reports:
+                return {
+                    number: map_state(lambda t, own=place: t[own], apart)
+                    for numbers, apart in sums.apart
+                    for place, number in enumerate(numbers.tolist())
+                }
+            return {clients[0]: sums.mean(1.0, self.feed.dtype) if phase != "enroll" else {}}
 
         if method.remembers:
             reports("enroll")
         if method.measures:
-            outcome["measured"] = reports("measure")
+            outcome = outcomes[clients[0]]
+            outcome["measured"] = reports("measure")[clients[0]]
             server = self.serve("server_measured", self.state, outcome["measured"])
             work = replace(work, server=carry_statistics(self.state, server))
-        outcome["sent"] = self.sent[client] = reports("train")
-        for name, states in (("remembered", memory), ("kept", measured)):
-            if states.count:
-                outcome[name] = states.get(states.places(np.array([client])))
-        return {f"{name} of client {client}": value for name, value in flat(outcome).items()}
+        sent = reports("train")
+        for client, outcome in outcomes.items():
+            outcome["sent"] = self.sent[client] = sent[client]
+            for name, states in (("remembered", memory), ("kept", measured)):
+                if states.count:
+                    outcome[name] = states.get(states.places(np.array([client])))
+        return {
+            f"{name} of client {client}": value
+            for client, outcome in outcomes.items()
+            for name, value in flat(outcome).items()
+        }
 
     def serve(self, deed: str, *given: Any) -> State:
         """The server's function."""
