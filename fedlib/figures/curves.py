@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from fedlib.arguments import called, checked, whole
@@ -30,6 +31,7 @@ LABELLED = 8
 ROUNDING = 1e-12
 # Matplotlib's logarithmic ticks overflow far above this, so higher curves leave the axis.
 HUGE = 1e100
+LAST_MEAN: dict[str, Any] = {"linestyle": style.DOT, "linewidth": 0.8, "label": "_"}
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 # Metrics that are fractions begin with one of these words.
 FRACTIONS = ("accuracy", "recall")
@@ -112,7 +114,13 @@ def learning_curves(
                 raise Error(f"a line's label is {look.label!r}: give one that starts otherwise")
             how: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
             # Not seaborn's lineplot, which on a logarithmic axis takes the mean of the logarithms.
-            ax.plot(part["round"], part["line"], label=look.label, **how)
+            (solid,) = ax.plot(part["round"], part["line"], label=look.label, **how)
+            # The last mean is dotted, so that nobody takes it for a plateau.
+            same = part["line"].eq(part["line"].iloc[-1])[::-1].cumprod()[::-1].astype(bool)
+            if 2 < same.sum() < len(same):
+                ax.plot(part["round"][same], part["line"][same], **how | LAST_MEAN)
+                share = part["round"][same].iloc[0] / rounds
+                solid.set_clip_path(Rectangle((0, 0), share, 1, transform=ax.transAxes))
             # With one seed that diverged the band would be the fall.
             if part["spread"].notna().any() and (key not in lost or part["seeds"].max() > 1):
                 shade = look.color, min(0.15, 0.6 / lines)
@@ -163,7 +171,7 @@ def smoothed(
 
     At the beginning the window is as narrow as the number of rounds before. In its last half the
     line averages the last rounds, so it ends in the number that a table gives. A line that does not
-    settle narrows there, too, and ends in its last value.
+    settle has its own values in the last window.
 
     Args:
         series: values by round, in order.
@@ -182,7 +190,7 @@ def smoothed(
     late = rounds > last - max(1, min(window, last))  # as in fedlib.engine.history.mean_of_last
     out = []
     for at in rounds:
-        half = min(window / 2, at, window if settles else last - at)
+        half = min(window / 2, at, window if settles else max(0, last - window - at))
         ends = settles and at + window / 2 >= last
         known = late if ends else np.abs(rounds - at) < half
         out.append(float(reduce(values[known | (rounds == at)])))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from fedlib import models, papers, partitioners, tasks
@@ -66,7 +67,7 @@ def labels_of_cifar100_clients() -> Drawing:
         figure, data = unique_labels(fine, splits, ax=ax)
         inside = data["unique_labels"].between(20, 30)
         share = data.loc[inside, "clients"].sum() / data["clients"].sum()
-        title = f"500 clients of 100 examples; {share:.0%} have 20 to 30 of the 100 labels"
+        title = f"500 clients of 100 examples; {100 * share:.0f} % have 20 to 30 of the 100 labels"
         note = "bars: mean of ten partitions; lines: from the smallest to the largest number"
         style.titled(ax, title, f"{note}; shaded: 20 to 30 labels")
     return figure, data
@@ -156,7 +157,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
             options = runs[0].config.task["options"]
             data_set = tuple(options.get(key) for key in ("data", "clients", "words"))
             if METRICS[metric].smaller:
-                ax.set_ylabel(f"{style.name(metric)} (low is good)")
+                ax.set_ylabel(f"{style.name(metric)}\n(low is good)")
                 if (level := MEAN_IMAGE.get(data_set[:2])) is not None:
                     style.level(ax, level, "mean image", above=False)
             elif metric == "recall_at_5" and data_set in tuning.COMMONEST_TAGS:
@@ -169,8 +170,29 @@ def convergence(histories: Sequence[History]) -> Drawing:
             over = " or ".join(["seeds"] * several + ["near rounds"] * one)
             note = f"titles: against FedAvg; bands: ± std of {over}; "
             note += f"{'/'.join(map(str, seeds))} seed{'s' * several}"
-            figure.supxlabel(note, fontsize=6, color="0.35", x=0.99, ha="right")
+            note = "\n".join([*_in_common(panels), note])
+            figure.supxlabel(note, fontsize=6, color="0.35", x=0.99, ha="right", linespacing=1.1)
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _in_common(panels: Sequence[Axes]) -> list[str]:
+    """Take what several panels say below their titles out of them, and say it once, in lines."""
+    said = {ax: style.below(ax).split(", ") for ax in panels}
+    places: dict[tuple[Axes, ...], list[str]] = {}
+    for part in dict.fromkeys(part for parts in said.values() for part in parts):
+        sharing = tuple(ax for ax, parts in said.items() if part in parts)
+        if part and len(sharing) > 1:
+            places.setdefault(sharing, []).append(part)
+    shared = {part for parts in places.values() for part in parts}
+    for ax, parts in said.items():
+        title = ax.get_title("left").replace("\n", " ")
+        style.titled(ax, title, ", ".join(part for part in parts if part not in shared))
+    names = {ax: ax.get_title("left").split(":")[0] for ax in panels}
+    lines = [
+        f"{style.listed([names[ax] for ax in sharing])}: {', '.join(parts)}"
+        for sharing, parts in sorted(places.items(), key=lambda each: len(", ".join(each[1])))
+    ]
+    return ["; ".join(lines[:-1]), lines[-1]] if len(lines) > 1 else lines
 
 
 def _lead(ends: pd.Series, smaller: bool) -> str:
@@ -188,8 +210,10 @@ def _lead(ends: pd.Series, smaller: bool) -> str:
     ahead = style.ahead(ends[name], ends["fedavg"])
     if not smaller and ahead < tuning.POINTS:
         near = ends[ends > ends[name] - tuning.POINTS]
-        return f"{len(near)} within {style.ahead(ends[name], near.min()):.1f}"
-    far = f"{ahead / ends['fedavg']:.0%}" if smaller else f"+{ahead:.1f}"
+        lost = style.listed([style.name(str(each)) for each in ends.index[ends.isna()]])
+        found = f"{len(near)} within {style.ahead(ends[name], near.min()):.1f}"
+        return found + (f", {lost} diverges" if lost else "")
+    far = f"{100 * ahead / ends['fedavg']:.0f} %" if smaller else f"+{ahead:.1f}"
     return f"{style.name(str(name))} {far}".replace(" -", " −")
 
 

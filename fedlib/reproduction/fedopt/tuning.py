@@ -5,7 +5,7 @@ rates, the best of both.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,9 @@ COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
 BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 2.0, 0.1
 # Grey is worse than the level, white equal, blue better.
 GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
-# A rate this close to the best is as good: points of percent, or a share of an error.
-POINTS, SHARE = 1.0, 0.05
+# A rate this close to the best is as good: points of percent, or a share of an error. Methods with
+# one seed are alike if they are twice as close.
+POINTS, SHARE, ONE_SEED = 1.0, 0.05, 2.0
 
 
 def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
@@ -61,12 +62,13 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
     best = useful.min() if smaller else useful.max()
     columns = 3 if len(shown) > 3 else len(shown) + 1
     rows = -(-(len(shown) + 1) // columns)
-    size = (style.WIDTH, 0.45 + 1.62 * rows)
+    size = (style.WIDTH, 0.45 + 1.68 * rows)
     with style.panels(rows, columns, size, sharex=True, sharey=True) as (figure, panels):
         colour = _colours(level, best, smaller)
+        drawn = frame[~_untrained(frame, "client_lr") & ~_untrained(frame, "server_lr")]
         for at, (ax, name) in enumerate(zip(panels, shown, strict=False)):
-            _map(ax, frame[frame["algorithm"] == name], smaller, level, colour)
-            ax.tick_params(labelleft=at % columns == 0, labelbottom=at + columns >= len(shown))
+            _map(ax, drawn[drawn["algorithm"] == name], smaller, level, colour)
+            ax.tick_params(labelleft=at % columns == 0, labelbottom=True)
         gone = [style.name(name) for name in algorithms if name not in shown]
         for ax in panels[len(shown) :]:
             ax.set_axis_off()
@@ -75,11 +77,29 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
         figure.supylabel("server learning rate", fontsize=7)
         note = f"{_label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
         note += f"; not run: {', '.join(gone)}" if gone else ""
-        note += ". Framed: a method's best; ×: diverged, or worse than untrained"
+        note += f". Framed: a method's best{_crosses(drawn)}"
+        for column in ("client_lr", "server_lr"):
+            rates = sorted({*frame[column]} - {*drawn[column]})
+            if rates:
+                note += f"; {column[:6]} rate {', '.join(map(style.power, rates))}: none trained"
         found = _finding(frame, level, " ".join(word), smaller)
         task = frame["task"].iloc[0]
-        style.headed(figure, f"{SHORT.get(task, style.name(task))}: {found}", note)
+        task = "Autoencoder" if task == "emnist_ae" else SHORT.get(task, style.name(task))
+        style.headed(figure, f"{task}: {found}", note)
     return figure, frame
+
+
+def _untrained(frame: pd.DataFrame, rate: str) -> pd.Series:
+    """Whether no method trained at a row's rate."""
+    return frame["hatched"].groupby(frame[rate]).transform("all")
+
+
+def _crosses(frame: pd.DataFrame) -> str:
+    """What the crosses of a map mean, of what occurs in it."""
+    diverged, crossed = frame["diverged"].notna(), frame["hatched"]
+    reasons = ["diverged"] * bool((crossed & diverged).any())
+    reasons += ["worse than untrained"] * bool((crossed & ~diverged).any())
+    return f"; ×:\N{NO-BREAK SPACE}{' or '.join(reasons)}" if reasons else ""
 
 
 def _label(frame: pd.DataFrame) -> str:
@@ -107,13 +127,18 @@ def _finding(frame: pd.DataFrame, level: float, word: str, smaller: bool) -> str
     bests = frame[~frame["hatched"]].groupby("algorithm", sort=False)["performance"]
     best = bests.min() if smaller else bests.max()
     top = best.min() if smaller else best.max()
-    near = best[(best - top).abs() <= (SHARE * top if smaller else POINTS)]
+    points = POINTS if frame["seeds"].min() > 1 else ONE_SEED
+    near = best[(best - top).abs() <= (SHARE * top if smaller else points)]
+    apart = style.ahead(best.max(), best.min())
+    if not smaller and apart <= SHARE * top:
+        return f"the methods' best cells are within {apart:.1f} points"
     gains = sorted(1 - end / level if smaller else style.ahead(end, level) for end in near)
     if gains[0] <= 0:
         return f"no method is far ahead of {word}"
     ends = (f"{100 * gain:.0f}" if smaller else f"{gain:.1f}" for gain in (gains[0], gains[-1]))
-    far = f"{' to '.join(dict.fromkeys(ends))}{'% below' if smaller else ' points above'}"
-    return f"{style.listed([style.name(name) for name in near.index])} {far} {word}"
+    far = f"{' to '.join(dict.fromkeys(ends))}{' % below' if smaller else ' points above'}"
+    names = style.listed([style.name(name) for name in near.index])
+    return f"{names if len(near) < 3 else f'{len(near)} methods'} {far} {word}"
 
 
 def _colours(level: float, best: float, smaller: bool) -> Any:
@@ -143,7 +168,7 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         shade = colour(value)
         ax.add_patch(Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, facecolor=shade, linewidth=0))
         dark = np.dot(shade[:3], (0.299, 0.587, 0.114)) < 0.55
-        text = "0" if abs(value) < 0.05 else f"{value:.{0 if abs(value) >= 100 else 1}f}"
+        text = _written(value)
         ink = "white" if dark else "0.1"
         ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=6)
     title, below = style.name(str(part["algorithm"].iloc[0])), "nothing trained"
@@ -156,9 +181,13 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         ax.add_patch(frame)
         near = np.nansum(np.abs(known - top) <= (SHARE * top if smaller else POINTS))
         gain = style.ahead(top, level)
-        ahead = f" ({gain:+.1f})".replace("-", "−") if abs(gain) >= 0.05 else ""
-        within = f"{SHARE:.0%}" if smaller else "a point"
-        title, below = f"{title}: {short(top)}{ahead}", f"{near} within {within}"
+        ahead = f"{gain:+.1f}".replace("-", "−") if abs(gain) >= 0.05 else ""
+        below = f"{near} within {f'{100 * SHARE:g} %' if smaller else 'a point'}"
+        title = f"{title}: {short(top)}"
+        if ax.get_gridspec().ncols > 3:  # there is no room in the title
+            below = "; ".join(filter(None, [ahead, below]))
+        elif ahead:
+            title += f" ({ahead})"
     style.titled(ax, title, below)
     ax.grid(False)
     ax.tick_params(length=0)
@@ -167,6 +196,11 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
     for axis, rates in ((ax.xaxis, values.columns), (ax.yaxis, values.index)):
         axis.set_ticks(range(len(rates)), [style.power(rate) for rate in rates])
     ax.set(xlim=(-0.5, known.shape[1] - 0.5), ylim=(-0.5, known.shape[0] - 0.5))
+
+
+def _written(value: float) -> str:
+    """A cell's number."""
+    return "0" if abs(value) < 0.05 else f"{value:.{0 if abs(value) >= 100 else 1}f}"
 
 
 def _legend(
@@ -183,9 +217,10 @@ def _legend(
     bar.set(xticks=[], yticks=[])
     bar.grid(False)
     less = "and more" if smaller else "and less"
-    words = {0.02: f"{short(ends[0])} {less}", 0.5: "\n".join([short(level), *word])}
+    low, middle, top = (_written(value) for value in (ends[0], level, ends[1]))
+    words = {0.02: f"{low} {less}" if ends[0] else "0", 0.5: "\n".join([middle, *word])}
     if ends[1] != level:
-        words[0.98] = f"{short(ends[1])}, best of all"
+        words[0.98] = f"{top}, best of all"
     for y, text in words.items():
         bar.text(1.5, y, text, va="center", fontsize=6, color="0.25", linespacing=1.1)
 
@@ -198,25 +233,25 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
     smaller, known = outcomes.smaller_is_better(frame), frame[~frame["hatched"]]
     with style.panels(1, 2, (style.WIDTH, 2.3), sharey=True) as (figure, panels):
         for ax, column in zip(panels, ("server_lr", "client_lr"), strict=True):
-            bests: dict[str, str] = {}
+            bests: dict[str, list[str]] = {}
             for name, part in known.groupby("algorithm", sort=False):
                 by = part.groupby(column)["performance"]
                 line = by.min() if smaller else by.max()
                 look = style.look(str(name))
                 mark = {} if part["seeds"].min() > 1 else {"markerfacecolor": "white"}
                 ax.plot(line, **look.line(), **mark, label=look.label)
-                bests[look.label] = readable(line.idxmin() if smaller else line.idxmax())
-                # A rate at which no run of the method trained has a cross at the axis.
+                at = readable(line.idxmin() if smaller else line.idxmax())
+                bests.setdefault(at, []).append(look.label)
+                # A rate at which no run of the method trained has a cross at the top.
                 lost = sorted({*frame[column]} - {*line.index})
-                height = 0.03 + 0.05 * (len(bests) - 1)
+                height = 0.97 - 0.05 * (sum(map(len, bests.values())) - 1)
                 cross: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "markersize": 3.5}
                 ax.plot(lost, [height] * len(lost), "x", color=look.color, **cross)
             rates = sorted(frame[column].unique())
             ax.set(xscale="log", xlabel=f"{column.split('_')[0]} learning rate")
             ax.set_xticks(rates, [style.power(rate) for rate in rates])
             ax.set_xticks([], minor=True)
-            best_rates = ", ".join(f"{name} {rate}" for name, rate in bests.items())
-            title = f"Best {column.split('_')[0]} rate: {best_rates}"
+            title = f"Best {column.split('_')[0]} rate: {_joined(bests)}"
             below = scale(histories)
             if ax is not panels[0]:
                 below = "at the best of the other rate; hollow: one seed; ×: none trained"
@@ -271,9 +306,14 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             smaller = outcomes.smaller_is_better(part)
             if smaller:
                 ax.invert_yaxis()  # so that higher is better in every panel
-            best, at = means.idxmin() if smaller else means.idxmax()
-            found = f"{style.name(best)} best at τ = {style.power(at)}"
-            if rule == "test":
+            if rule == "train_loss":
+                best_taus: dict[str, list[str]] = {}
+                for name, at in means.groupby("algorithm", sort=False).agg(
+                    pd.Series.idxmin if smaller else pd.Series.idxmax
+                ):
+                    best_taus.setdefault(style.power(at), []).append(style.name(name))
+                found = f"best τ {_joined(best_taus)}"
+            else:
                 name, at = (means - by_training).abs().idxmax()
                 at_most = style.ahead(means[name, at], by_training[name, at])
                 found = f"choosing by training loss costs up to {abs(at_most):.1f}"
@@ -285,6 +325,16 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             titled(ax, title, runs, *by[rule])
         style.key(figure, [style.look(name) for name in frame["algorithm"].unique()])
     return figure, pd.concat(chosen, ignore_index=True)
+
+
+def _joined(methods: Mapping[str, Sequence[str]]) -> str:
+    """The choices of some methods: the most frequent, and the others with their methods.
+
+    >>> _joined({"1": ["FedAvgM"], "0.1": ["FedAdam", "FedYogi"]})
+    '0.1; FedAvgM 1'
+    """
+    first, *others = sorted(methods, key=lambda choice: -len(methods[choice]))
+    return "; ".join([first, *(f"{style.listed(methods[each])} {each}" for each in others)])
 
 
 def server_against_client(histories: Sequence[History]) -> Drawing:
@@ -302,6 +352,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
     best[["lowest", "highest"]] = [
         _as_good(tried.loc[[(at["task"], at["algorithm"])]], at) for at in best.to_dict("records")
     ]
+    best["guessing"] = _whether_guessing(best, histories)
     size = (style.WIDTH, 0.55 + 1.35 * len(groups))
     with style.panels(len(groups), len(names), size, sharey="row", sharex="row") as (figure, axes):
         for row, (task, part) in zip(axes.reshape(len(groups), -1), groups, strict=True):
@@ -310,10 +361,11 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
                 line, look = points[points["algorithm"] == name], style.look(name)
                 for at in line.to_dict("records"):
                     x, ends = at["client_lr"], (at["lowest"], at["highest"])
+                    color = "0.7" if at["guessing"] else look.color
                     bar = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "round"}
-                    ax.plot([x, x], ends, color=look.color, **bar)
-                    hollow = look.color if at["seeds"] > 1 else "white"
-                    dot = {"color": look.color, "markersize": 3.5, "markerfacecolor": hollow}
+                    ax.plot([x, x], ends, color=color, **bar)
+                    hollow = color if at["seeds"] > 1 else "white"
+                    dot = {"color": color, "markersize": 3.5, "markerfacecolor": hollow}
                     ax.plot(x, at["server_lr"], "o", **dot)
                 if line.empty:
                     ax.text(0.5, 0.5, "none trained", transform=ax.transAxes, ha="center")
@@ -326,23 +378,27 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
                 style.titled(ax, look.label, small=small(of_task(histories, str(task))))
             row[0].set_ylabel(f"{style.name(str(task))}\nbest server rate")
         axes[len(axes) - 1 - len(names) // 2].set_xlabel("client rate")
-        near = f"{SHARE:.0%} of the error" if (frame["metric"] == "mse_x1000").all() else "a point"
+        near = f"{100 * SHARE:g} % of the error"
+        near = near if (frame["metric"] == "mse_x1000").all() else "a point"
         note = f"dots: the best server rate; bars: the rates that are as good, within {near}"
+        long = best["highest"] > best["lowest"]
+        title = "Where a bar is long, the server rate hardly matters"
+        if (guessing := best["guessing"] & long).any():
+            title = f"{guessing.sum()} of {long.sum()} long bars are at the level of guessing"
+            note += "; grey: no better than guessing the commonest tags"
         note += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
-        style.headed(figure, _freedom(best), note)
+        style.headed(figure, title, note)
     return figure, best
 
 
-def _freedom(best: pd.DataFrame) -> str:
-    """How much of the server rate's choice a client rate leaves, by the bars' lengths."""
-    decades = np.log10(best["highest"] / best["lowest"]).groupby(best["client_lr"]).mean()
-    decades = decades.round(1)
-    first, last = decades.index[0], decades.index[-1]
-    if best["task"].nunique() > 1 or decades[first] <= decades[last]:
-        return "Where a bar is long, the server rate hardly matters"
-    ends = [f"{decades[first]:g} decades of server rates at client rate {style.power(first)}"]
-    ends += [f"{decades[last] or 'none'} at {style.power(last)}"]
-    return f"Bars span {', '.join(ends)}"
+def _whether_guessing(best: pd.DataFrame, histories: Sequence[History]) -> pd.Series:
+    """Whether a best result is as good as the known level of a model that learned nothing."""
+    guessing = pd.Series(False, best.index)
+    for task, part in best.groupby("task"):
+        level, word = _level(of_task(histories, str(task)), part.assign(hatched=False), False)
+        if len(word) > 1:
+            guessing[part.index] = (part["performance"] - level).abs() < POINTS
+    return guessing
 
 
 def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, float]:
