@@ -112,7 +112,7 @@ def _details(layer: nn.Module) -> str:
     if hasattr(layer, "kernel_size"):
         size: Any = layer.kernel_size
         height, width = (size, size) if isinstance(size, int) else size
-        parts.append(f"{height}x{width}")
+        parts.append(f"{height} × {width}")
     if isinstance(layer, nn.Conv2d) and layer.stride[0] != 1:
         parts.append(f"stride {layer.stride[0]}")
     if hasattr(layer, "p"):
@@ -152,9 +152,16 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
             ax.add_patch(Rectangle((2.4, y - 0.3), share, 0.6, facecolor=color, linewidth=0))
             numbers = [f"{row['parameters']:,}" if row["parameters"] else ""]
             numbers.append(f"{row['frozen']:,} frozen" if row["frozen"] else "")
+            if row["frozen"]:  # far longer than a trained layer's
+                corner, share = (2.4 + share, y - 0.3), share + 1.9
+                hatched: dict[str, Any] = {"fill": False, "hatch": "/////", "linewidth": 0}
+                ax.add_patch(Rectangle(corner, 1.9, 0.6, edgecolor=color, **hatched))
             ax.text(2.45 + share, y, ", ".join(filter(None, numbers)), **words)
-        ax.set(xlim=(-3.2, 4.9), ylim=(len(frame) - 0.4, -0.6))
-        note = "boxes: rows of pixels, or steps, of a layer's output; then its shape, and its"
-        style.titled(ax, title, f"{note} parameters to train")
+        ax.set(xlim=(-3.2, 4.9 + bool(frame["frozen"].any())), ylim=(len(frame) - 0.4, -0.6))
+        what = "rows of pixels" if any(len(shape) == 3 for shape in outputs) else "steps"
+        note = f"boxes: square root of the {what} of a layer's output; then its shape, and its"
+        note += " parameters to train"
+        note += " (hatched: frozen, cut short)" * bool(frame["frozen"].any())
+        style.titled(ax, title, note)
         ax.set_axis_off()
     return figure_of(ax)

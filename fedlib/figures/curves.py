@@ -343,7 +343,7 @@ def client_density(
     at = np.linspace(0.0, 100.0, 201)
     frames = []
     with style.axes(ax) as ax:
-        for key, values in _client_values(histories, metric, split).items():
+        for key, values in client_values(histories, metric, split).items():
             density = _density(100.0 * values, at)
             look = style.look(key)
             ax.plot(at, density, linestyle=look.linestyle, color=look.color, label=look.label)
@@ -355,8 +355,8 @@ def client_density(
     return figure_of(ax), data
 
 
-def _client_values(histories: Sequence[History], metric: str, split: str) -> dict[str, np.ndarray]:
-    """The clients' final values by line, with several seeds concatenated."""
+def client_values(histories: Sequence[History], metric: str, split: str) -> dict[str, np.ndarray]:
+    """The clients' final values by algorithm, those of several seeds one after the other."""
     finished = [history for history in histories if history.diverged is None]
     if not finished:
         raise Error("no runs to draw: give at least one history that did not diverge")

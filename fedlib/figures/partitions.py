@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
@@ -17,6 +18,8 @@ from fedlib.arguments import checked
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import Drawing, figure_of
+
+WORDS = {"α": "alpha", "β": "beta"}  # names of columns
 
 
 @checked
@@ -63,7 +66,7 @@ def client_labels(
             left = right
         ax.grid(False)
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-        longest = max(left.max(), ax.get_xlim()[1])  # including panels that share the axis
+        longest = 1.0 if shares else max(left.max(), ax.get_xlim()[1])  # of all panels
         ax.set(xlim=(0, longest), ylim=(-0.5, len(parts) - 0.5), ylabel="client")
         ax.set(xlabel="share of the labels" if shares else "examples", title=title)
         if legend:
@@ -87,7 +90,7 @@ def label_panels(
     Args:
         labels: ``[N]`` integers, 0 or more.
         partitions: concentration -> index arrays, one per client.
-        symbol: the Greek letter of the concentration, for instance ``"alpha"``.
+        symbol: the concentration's Greek letter, for instance ``"α"``.
         rows: number of rows of panels.
         size: size of the figure, in inches.
         shares: bars of the same length.
@@ -96,25 +99,40 @@ def label_panels(
         The figure, and the data of all panels with the concentration.
     """
     frames = []
-    columns = len(partitions) // rows
+    columns, classes = len(partitions) // rows, len(np.unique(np.asarray(labels)))
     with style.panels(rows, columns, size, sharex=True, sharey=True) as (figure, panels):
         for ax, (value, parts) in zip(panels, partitions.items(), strict=True):
             _, data = client_labels(labels, parts, shares=shares, legend=False, ax=ax)
             by_client = data.sort_values("share", ascending=False).groupby("client")["share"]
             most = by_client.agg(lambda part: (part.cumsum() < 0.9).sum() + 1).median()
-            title = f"$\\{symbol}$ = {value:g}: {most:g} of {len(np.unique(np.asarray(labels)))}"
-            style.titled(ax, title, "labels for 90 % of the median client")
+            found = f"{most:g} label{'s' * bool(most != 1)} of {classes}"
+            title = f"{symbol} = {value:g}: {found}"
+            style.titled(ax, title, "in 90 % of the median client's data")
             ax.label_outer()
-            frames.append(data.assign(**{symbol: value}))
-        label_legend(panels[0], len(np.unique(np.asarray(labels))))
+            frames.append(data.assign(**{WORDS.get(symbol, symbol): value}))
+        for ax in panels:
+            _write_labels(ax)
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _write_labels(ax: Axes) -> None:
+    """Write the labels into the bars of :func:`client_labels` that have room for them."""
+    room = 0.03 * ax.get_xlim()[1]
+    for bar in ax.patches:
+        if isinstance(bar, Rectangle) and bar.get_width() > room:
+            middle = bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2
+            dark = np.dot(bar.get_facecolor()[:3], (0.299, 0.587, 0.114)) < 0.5
+            ink = "white" if dark else "0.1"
+            words: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
+            ax.text(*middle, str(bar.get_gid()), **words)
 
 
 def _stack(ax: Axes, left: np.ndarray, right: np.ndarray, **look: Any) -> None:
     """One label's bars of all clients. If there are many, they are one shape without gaps."""
     clients = np.arange(len(left))
     if len(clients) <= 40:
-        ax.barh(clients, right - left, left=left, height=0.8, **look)
+        for bar in ax.barh(clients, right - left, left=left, height=0.8, **look):
+            bar.set_gid(look["label"])
     else:
         edges = np.repeat(np.arange(len(left) + 1) - 0.5, 2)[1:-1]
         ax.fill_betweenx(edges, np.repeat(left, 2), np.repeat(right, 2), **look)

@@ -66,6 +66,8 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
         words += [f"{_of(values, full.get(option))} {option}"] if values else []
     widths = {run.config.task["options"].get("width", 1.0) for run in histories} - {1.0}
     words += [f"{_values(widths)} of the width"] if widths else []
+    factors = {run.config.task["options"].get("lr_factor", 1.0) for run in histories} - {1.0}
+    words += [f"client rates × {'/'.join(f'{each:g}' for each in sorted(factors))}"] * bool(factors)
     rounds = set(map(rounds_of, histories))
     words.append(f"{_of(rounds, None if small(histories) else full.get('rounds'))} rounds")
     seeds = _seeds(histories)

@@ -21,7 +21,7 @@ from fedlib import models, papers, partitioners
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import draw_layers, layers, style
-from fedlib.figures.curves import Drawing, client_density, smoothed
+from fedlib.figures.curves import Drawing, client_density, client_values, smoothed
 from fedlib.figures.partitions import label_panels
 from fedlib.figures.scale import small, titled, whole
 from fedlib.reproduction import tables
@@ -75,7 +75,12 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             style.titled(middle, title, told, small=small(runs))
             _, data = client_density(runs, split=split, ax=right)
             frames.append(data.assign(panel="clients"))
-            style.titled(right, "All clients", "density of their final accuracies")
+            clients = client_values(runs, "accuracy", split)
+            medians = pd.Series({name: 100 * np.median(each) for name, each in clients.items()})
+            first, second = medians.nlargest(2).index
+            lead = style.ahead(medians[first], medians[second])
+            title = f"Median: {style.name(first)} +{lead:.1f}"
+            style.titled(right, title, "density of clients' final accuracies")
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[], xlim=(0, 100))
             if small(runs):
                 right.set_facecolor(style.TINT)
@@ -151,26 +156,32 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         axes[0].set(xlabel=of_what, ylabel="RSD of the clients' errors")
         below = "thin: a seed each" + ("; squares: Table 5" if whole(histories) else "")
         name = style.name(adafedadam[0].config.task["name"])
-        titled(axes[0], "Error against fairness", adafedadam, f"{name}; {below}")
+        title = "α trades error for fairness"
+        titled(axes[0], title, adafedadam, f"{name}; {below}")
         base = curves[curves["setting"] == 1.0].set_index("round")["error"]
         start = LATE * curves["round"].max()
         shown = {"rsd": "RSD", "error": "points above α = 1" if len(base) else of_what}
+        ends: dict[str, str] = {}
         for ax, name in zip(axes[1:], ("error", "rsd"), strict=True):
             for alpha, part in curves[curves["round"] > start].groupby("setting"):
                 line = part.set_index("round")[name]
                 if name == "error" and len(base):
-                    line = line - base
+                    line = line - base[line.index]
                 line = smoothed(line, int(2 * start) or 1)
                 ax.plot(line, color=colors[float(str(alpha))], label=f"{alpha:g}")
+                curves.loc[part.index, f"{name}_line"] = line.to_numpy()
+                ends[name] = style.short(line.iloc[-1])
             ax.set(xlabel="round", xlim=(start, curves["round"].max()), ylabel=shown[name])
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
             ax.margins(y=0.06)
             style.label_ends(ax, alike=0.0, numbers=False)
-        note = f"mean of {int(2 * start)} rounds around each"
-        style.titled(axes[1], "Error, by α", note, small=small(histories))
-        style.titled(axes[2], "Spread, by α", note, small=small(histories))
+        note = f"means of {int(2 * start)} rounds"
+        above = f"+{ends['error']}" if len(base) else ends["error"]
+        for ax, found in ((axes[1], f"error {above}"), (axes[2], f"RSD {ends['rsd']}")):
+            style.titled(ax, f"α = {alphas[-1]:g}: {found}", note, small=small(histories))
+    seeds = pd.concat(_by_seed(adafedadam, split)).assign(algorithm="adafedadam", panel="seeds")
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
-    data = pd.concat([curves, table], ignore_index=True)
+    data = pd.concat([curves, table, seeds], ignore_index=True)
     data = data.set_index(["panel", "algorithm", "setting", "round"]).reset_index()
     data["dominated"] = data["dominated"].astype("boolean")
     return figure, data.astype({"round": "Int64", "seeds": "Int64"})
@@ -239,7 +250,7 @@ def _front(
         words = "α = " if row["setting"] == ours["setting"].min() else ""
         # The smallest error is at a corner, between two branches: its number is above it.
         corner = row["error"] == ours["error"].min()
-        place, side = ((5, 5), "left") if words else ((-4, 6) if corner else (-5, -3), "right")
+        place, side = ((2, 7), "center") if words else ((-4, 6) if corner else (-5, -3), "right")
         at = {"xytext": place, "ha": side}
         text, point = f"{words}{row['setting']:g}", (row["error"], row["rsd"])
         style.say(ax, text, point, "0.15", textcoords="offset points", **at)
@@ -252,7 +263,8 @@ def _front(
     edge = np.minimum.accumulate(ordered["rsd"].to_numpy())
     x = np.append(ordered["error"].to_numpy(), high)
     ax.fill_between(x, np.append(edge, edge[-1]), top, step="post", color="0.92", lw=0, zorder=0)
-    style.say(ax, "dominated by AdaFedAdam", (high, top), "0.45", ha="right", va="top")
+    free = low + 0.33 * (high - low), bottom + 0.8 * (top - bottom)
+    style.say(ax, "dominated by\nAdaFedAdam", free, "0.45", ha="center")
     ax.set(xlim=(low, high), ylim=(bottom, top))
     _name(ax, names)
 
@@ -335,11 +347,10 @@ def _model(task: Task) -> str:
 def figure_6() -> Drawing:
     """Label distributions of the 16 Cifar10 clients for four values of beta."""
     labels = np.repeat(np.arange(10), 5000)  # CIFAR-10's, which are balanced
-    silos = {beta: partitioners.silos(labels, 16, beta, seed=0) for beta in BETAS}
-    figure, data = label_panels(
-        labels, silos, "beta", rows=2, size=(style.WIDTH, 3.8), shares=False
-    )
-    figure.axes[0].set(yticks=range(0, 16, 5))
+    silos = {beta: sorted(partitioners.silos(labels, 16, beta, seed=0), key=len) for beta in BETAS}
+    figure, data = label_panels(labels, silos, "β", rows=2, size=(style.WIDTH, 3.8), shares=False)
+    for ax in figure.axes[::2]:
+        ax.set(ylabel="clients, by size", yticks=[])
     return figure, data
 
 
@@ -363,8 +374,11 @@ def _drawn(name: str, make: Callable[[], nn.Module], example: Tensor) -> Drawing
     # The smallest number of layers with four fifths of the parameters.
     shares = (frame["parameters"] / frame["parameters"].sum()).sort_values(ascending=False).cumsum()
     few = int((shares < 0.8).sum())
-    more = f" and {frozen:,} frozen" if frozen else f", {shares.iloc[few]:.0%} in {few + 1} layers"
-    return draw_layers(frame, f"{name}: {frame['parameters'].sum():,} parameters{more}"), frame
+    trained = frame["parameters"].sum()
+    found = f"{trained:,} parameters, {100 * shares.iloc[few]:.0f} % in {few + 1} layers"
+    if frozen:
+        found = f"{100 * frozen / (frozen + trained):.1f} % of the numbers are frozen"
+    return draw_layers(frame, f"{name}: {found}"), frame
 
 
 _METHOD = {"": "20_fair_femnist"}

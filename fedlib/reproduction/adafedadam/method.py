@@ -24,6 +24,7 @@ CLIENT_LR, STEPS = 0.15, 8
 SERVER_LR, BETAS, ROUNDS = 0.1, (0.9, 0.999), 120
 COLORS = (style.COLORS["pink"], style.COLORS["green"])
 DRAWN = 0.3  # share of a gradient's length that is drawn
+NAMES = {"fedadam": (1.0, 0.5), "adafedadam": (-1.75, 0.25)}  # places of the servers' names
 
 
 def optimum() -> np.ndarray:
@@ -63,28 +64,31 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     """One round, and the server's path to the optimum compared with FedAdam's."""
     first, best = one_round(START), optimum()
     walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
-    with style.panels(1, 2, (style.WIDTH, 2.73)) as (figure, (left, right)):
+    with style.panels(1, 2, (style.WIDTH, 2.7)) as (figure, (left, right)):
         _landscape(left, best, (3, -12))
         _landscape(right, best, (-13, -4))
         for k, color in enumerate(COLORS):
             thin: dict[str, Any] = {"linewidth": 0.7, "markersize": 3}
-            left.plot(*first.paths[k].T, ".-", color=color, label=f"client {k + 1}", **thin)
-            end, place = first.paths[k, -1], ((-11, 4), (4, 2))[k]
-            left.annotate(f"$x_{k + 1}$", end, place, color=color, textcoords="offset points")
+            left.plot(*first.paths[k].T, ".-", color=color, **thin)
+            end, place = first.paths[k, -1], ((-6, 6), (4, 2))[k]
+            how: dict[str, Any] = {"textcoords": "offset points", "xytext": place}
+            style.say(
+                left, f"client {k + 1}: $x_{k + 1}$", end, color, ha=("right", "left")[k], **how
+            )
             _arrow(left, -first.updates[k], f"$-U_{k + 1}$", color, ((-24, 0), (2, -9))[k])
         ours = style.look("adafedadam").color
         _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, 6))
         left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
-        values = ", ".join(f"$C_{k + 1}$ = {c:.2f}" for k, c in enumerate(first.certainties))
-        note = f"certainties: {values}; mean $C$ = {first.certainty:.2f}"
+        values = " and ".join(f"{certainty:.2f}" for certainty in first.certainties)
+        note = f"−g: the mean of −U; certainties {values}"
         style.titled(left, "A round: updates as long as gradients", note)
         for name, path in walked.items():
             look = style.look(name)
-            right.plot(*path.T, label=look.label, **{**look.line(), "markevery": 20})
+            right.plot(*path.T, **{**look.line(), "markevery": 20})
+            style.say(right, look.label, NAMES[name], look.color)
         ends = [f"{style.name(n)} {np.linalg.norm(p[-1] - best):.2f}" for n, p in walked.items()]
         note = f"from x* after {ROUNDS} rounds: {', '.join(ends)}; a mark every 20"
         style.titled(right, "AdaFedAdam ends nearer to x*", note)
-        style.key(figure)
     return figure, _data(first, best, walked)
 
 
@@ -130,6 +134,7 @@ def _landscape(ax: Axes, best: np.ndarray, name: tuple[float, float]) -> None:
     ax.plot(*START, "o", color="black", zorder=3)
     ax.set(xlim=(-1.9, 3.5), ylim=(-1.7, 2.5), aspect="equal", xticks=[], yticks=[])
     ax.grid(False)
+    ax.spines[:].set_visible(False)
 
 
 def _arrow(ax: Axes, way: np.ndarray, text: str, color: str, offset: tuple[float, float]) -> None:

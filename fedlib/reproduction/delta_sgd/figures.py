@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from fedlib import partitioners, tasks
-from fedlib.engine.history import History
+from fedlib.engine.history import History, rounds_of
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves
@@ -73,7 +73,7 @@ PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
 # The least range of a panel of Figure 4 in points of accuracy, to show how little delta matters,
 # and the largest distance from the best at which a delta is a good value.
 SPAN, NEAR = 10.0, 2.0
-MARKS, HOLLOW = "filled: ours ± std (half: one seed)", "; hollow: Table 1"
+FAR = 1.08  # place of a method that diverged, in panels' widths
 ALPHAS = {0.01: "#000000", 0.1: style.COLORS["red"], 1.0: style.COLORS["amber"]}
 
 
@@ -81,6 +81,11 @@ def problem(run: History) -> str:
     """The problem of a run: the table's task, or the small problem that replaces it."""
     task = run.config.task
     return SMALLER[task["name"]][-1] if small([run]) else LABELS[task["name"]]
+
+
+def _network(run: History) -> str:
+    """The small problem of a run, or the network if the paper has several for the data."""
+    return problem(run) if small([run]) else problem(run).partition(" ")[2]
 
 
 def curves(
@@ -120,15 +125,25 @@ def curves(
                 ends = ends[ends["source"] == "ours"]
             ax.set_ylabel("test accuracy (%)")
             near = _strip(beside, ends, runs, names=True)
-            style.titled(beside, "After the last round", near or MARKS)
-            beside.set_xlabel(MARKS + (HOLLOW if near else ""))
+            title = "After the last round"
+            if data["line"].iloc[-1] != data["mean"].iloc[-1]:  # the lines are means
+                title = f"After round {rounds_of(runs[0])} alone"
+            style.titled(beside, title, near or _marks(ends))
+            beside.set_xlabel("test accuracy (%)" + f"\n{_marks(ends)}" * bool(near))
             frames.append(data.assign(alpha=alpha))
     return figure, pd.concat(frames, ignore_index=True)
 
 
+def _marks(ends: pd.DataFrame) -> str:
+    """What the marks of :func:`_strip` mean, of what occurs."""
+    ours, printed = (ends[ends["source"] == source] for source in ("ours", "printed"))
+    half = " (half: one seed)" if (ours["seeds"] == 1).any() else ""
+    return f"filled: ours ± std{half}" + "; hollow: Table 1" * bool(len(printed))
+
+
 def _leaders(ends: pd.DataFrame) -> str:
     """The methods that end within a point of the best, in words."""
-    last = ends.set_index("algorithm")["value"]
+    last = ends.set_index("algorithm")["value"].sort_values(ascending=False)
     names = [style.name(str(name)) for name in last[last >= last.max() - 1].index]
     return f"{style.listed(names)} lead{'s' * (len(names) == 1)}"
 
@@ -136,14 +151,20 @@ def _leaders(ends: pd.DataFrame) -> str:
 def _lead(ends: pd.DataFrame) -> str:
     """The lead of Δ-SGD's final number over the best of the others, or "" if it was not run.
 
-    >>> _lead(pd.DataFrame({"algorithm": ["sgd", "delta_sgd"], "value": [80.0, 79.0]}))
-    ': Δ-SGD −1.0'
+    >>> two = {"algorithm": ["sgd", "delta_sgd"], "value": [80.0, 79.0]}
+    >>> _lead(pd.DataFrame(two | {"std": np.nan})), _lead(pd.DataFrame(two | {"std": 1.0}))
+    (': Δ-SGD −1.0', ': Δ-SGD level')
     """
-    last = ends.set_index("algorithm")["value"].round(1)  # as the numbers beside it
-    if "delta_sgd" not in last:
+    last = ends.set_index("algorithm")
+    if "delta_sgd" not in last.index:
         return ""
-    ahead = last["delta_sgd"] - last.drop("delta_sgd").max()
-    return f": {style.name('delta_sgd')} {ahead:+.1f}".replace("-", "−").replace("Δ−", "Δ-")
+    best = last.drop("delta_sgd")["value"].idxmax()
+    two = last.loc[["delta_sgd", best]].round(1)  # as the numbers beside it
+    ahead = two["value"].iloc[0] - two["value"].iloc[1]
+    found = f"{ahead:+.1f}".replace("-", "−")
+    if abs(ahead) <= np.hypot(*two["std"]):
+        found = "level"
+    return f": {style.name('delta_sgd')} {found}"
 
 
 def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
@@ -154,7 +175,9 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
     _, data = learning_curves(runs, by=client_label, legend=None)
     data = data.assign(alpha=alpha)
     ends = _ends(runs, late).set_index("algorithm")
-    groups = dict(list(data.groupby("algorithm", sort=False)))
+    ends = ends.sort_values("value", ascending=False)
+    data = data.join(ends[["value", "std"]].add_prefix("late_"), on="algorithm")
+    groups = {name: data[data["algorithm"] == name] for name in ends.index}
     rows, columns = style.grid(len(groups), 4)
     size = (style.WIDTH, 0.35 + 1.35 * rows)
     seen = data.loc[data["round"] > 0.2 * data["round"].max(), "line"]
@@ -172,7 +195,8 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
             style.titled(ax, look.label, f"{end['value']:.1f}{spread}", small=small(runs))
             ax.set(ylim=limits, xlim=(0, last))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
-        note = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}; numbers and thin lines: means"
+        about = filter(None, [_network(runs[0]), f"α = {alpha:g}"])
+        note = f"{', '.join(about)}: {scale(runs)}; numbers and thin lines: means"
         note += f" over the last {late(runs[0])} rounds, ± std over the seeds"
         style.headed(figure, _leaders(ends.reset_index()), note)
         for ax in axes[-columns:]:
@@ -213,16 +237,91 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                 here = frame[(frame["x"] == place) & (frame["source"] == "ours")]
                 name = f"α = {place}" if "over α" in title else place.replace("\n", ", ")
                 about = "; ".join(filter(None, [scale(runs) if runs else "not run", near]))
-                about = f"{title.removesuffix(', over α')}: {about}" if ax is row[0] else about
+                about = f"{title.removesuffix(', over α')}: {about}" if tiny else about
                 style.titled(ax, name + _lead(here), about, small=tiny)
             for ax in row[len(places) :]:
                 ax.set_visible(False)
             frame.insert(0, "panel", title)
             frames.append(frame)
-        below = f"{MARKS}{'' if tiny else HOLLOW}\ntitles: Δ-SGD against the best other"
+        marks = _marks(pd.concat(frames))
+        below = f"{marks}\ntitles: Δ-SGD against the best other, level within their std"
         middle, shift = axes[len(axes) - 1 - columns // 2], 0.5 if columns % 2 else 1.2
         middle.set_xlabel(f"test accuracy after the last round (%)\n{below}", x=shift)
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
+    """How far each method ends behind the best of each of a panel's settings (Figure 3).
+
+    Args:
+        panels: panels without runs are left out.
+
+    Raises:
+        Error: no panel has runs.
+    """
+    tiny = small(histories)
+    shown = {
+        title: places
+        for title, places in (_of_small(panels, histories) if tiny else panels).items()
+        if any(_at(histories, *place) for place in places.values())
+    }
+    if not shown:
+        raise Error("none of these runs is of the figure's tasks and alphas")
+    frames = []
+    size = (style.COLUMN if len(shown) == 1 else style.WIDTH, 2.7)
+    with style.panels(1, len(shown), size) as (figure, axes):
+        for ax, (title, places) in zip(axes, shown.items(), strict=True):
+            frame = _profile(places, histories)
+            ours = frame[frame["source"] == "ours"].pivot(index="algorithm", columns="x")
+            gaps = (ours["value"].max() - ours["value"])[[*places]]
+            lost = [_lost(_at(histories, *at)) for at in places.values()]
+            methods = [
+                name for name in style.CLIENT_LOOKS if name in {*gaps.index, *set().union(*lost)}
+            ]
+            gaps = gaps.reindex(methods)
+            worst = gaps.max(axis=1, skipna=False).sort_values(na_position="last")
+            right = FAR * np.nanmax(gaps)
+            for y, name in enumerate(worst.index):
+                look = style.look(name)
+                at = gaps.loc[name].fillna(right)
+                ax.plot(at, [y] * len(at), color=look.color, linewidth=0.8, alpha=0.6)
+                for marker, place in zip("osD", places, strict=False):
+                    spread = ours["std"][place].get(name, np.nan)
+                    how: dict[str, Any] = {
+                        "color": look.color,
+                        "elinewidth": 2.5,
+                        "markersize": 4.5,
+                    }
+                    mark = "x" if np.isnan(gaps[place][name]) else marker
+                    ax.errorbar(at[place], y, xerr=spread, fmt=mark, **how)
+            ax.set(ylim=(len(worst) - 0.5, -0.7), xlabel="points behind the best")
+            ax.set_yticks(range(len(worst)), [style.look(name).label for name in worst.index])
+            for tick, name in zip(ax.get_yticklabels(), worst.index, strict=True):
+                tick.set_color(style.ink(style.look(name).color))
+            ax.tick_params(axis="y", length=0)
+            ax.grid(axis="x")
+            ax.grid(visible=False, axis="y")
+            ax.spines["left"].set_visible(False)
+            signs = (f"{sign} {place}" for sign, place in zip("●■◆", places, strict=False))
+            alpha = next(iter(places.values()))[1]
+            about = f"{', '.join(signs)}, ± std\nα = {alpha:g}, last round"
+            about += "; ×: diverged" * bool(gaps.isna().any(axis=None))
+            first, second = worst.index[:2]
+            found = f"{style.name(first)} at most {worst[first]:.1f} behind"
+            found += f", {style.name(second)} {worst[second]:.1f}"
+            style.titled(ax, found, about, small=tiny)
+            frame.insert(0, "panel", title)
+            frames.append(
+                frame.merge(
+                    gaps.melt(ignore_index=False, value_name="behind").reset_index(), how="left"
+                )
+            )
+    return figure, pd.concat(frames, ignore_index=True)
+
+
+def _lost(runs: Sequence[History]) -> set[str]:
+    """Methods that diverged."""
+    return {client_label(run) for run in runs if run.diverged is not None}
 
 
 def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool) -> str:
@@ -234,7 +333,7 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     """
     ours = ends[ends["source"] == "ours"].set_index("algorithm")
     printed = ends[ends["source"] == "printed"].set_index("algorithm")["value"]
-    lost = {client_label(run) for run in runs if run.diverged is not None}
+    lost = _lost(runs)
     known = [name for name in style.CLIENT_LOOKS if name in {*ours.index, *printed.index, *lost}]
     text: dict[str, Any] = {"va": "center", "ha": "right", "fontsize": 6.3}
     text |= {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
@@ -254,7 +353,7 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
             said = "–" if np.isnan(theirs) else f"{theirs:.1f}"
             ax.annotate(said, (1, y), (48, 0), color="0.4", **text)
     top = len(known) - 0.15
-    for word, right in (("ours", 27), ("print", 48))[: 1 + bool(len(printed))]:
+    for word, right in (("ours", 27), ("paper", 48))[: 1 + bool(len(printed))]:
         ax.annotate(word, (1, top), (right, 0), color="0.3", **{**text, "fontsize": 6})
     ax.set_yticks(range(len(known)), [style.look(name).label for name in reversed(known)])
     for tick, name in zip(ax.get_yticklabels(), reversed(known), strict=False):
@@ -267,7 +366,7 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
     compared = [name for name in printed.index if name in {*ours.index, *lost}]
     gap = (ours["value"] - printed).abs()
-    near = f"{(gap <= TOLERANCE).sum()} of {len(compared)} within {TOLERANCE:g} of print"
+    near = f"{(gap <= TOLERANCE).sum()} of {len(compared)} within {TOLERANCE:g} of the paper"
     return near if compared else ""
 
 
@@ -353,8 +452,8 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
             ax.set(xscale="log", xlabel="δ, which bounds how fast the step size grows")
             spread = frame.groupby("alpha")["mean"].agg(np.ptp).max()
             alone = f", α = {frame['alpha'].iloc[0]:g}" * (frame["alpha"].nunique() == 1)
-            title = f"From δ = {deltas[0]:g} to {deltas[-1]:g} ends move by {spread:.1f} points"
-            about = f"{problem(of_task[0])}{alone}, {scale(of_task)}; shaded: {NEAR:g} points"
+            title = f"δ from {deltas[0]:g} to {deltas[-1]:g}: within {spread:.1f} points"
+            about = f"{_network(of_task[0])}{alone}, {scale(of_task)}; shaded: {NEAR:g} points"
             style.titled(ax, title, about, small=small(of_task))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
@@ -385,8 +484,8 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
             title = f"From {known[0]} to {known[-1]}: {moved:+.1f} at the end"
             if abs(moved) <= ends["spread"].max():
                 low, high = ends["line"].min(), ends["line"].max()
-                title = f"Alike at the end: {low:.1f} to {high:.1f}"
-            about = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}"
+                title = f"{known[0]} to {known[-1]} end alike: {low:.1f} to {high:.1f}"
+            about = f"{_network(runs[0])}, α = {alpha:g}: {scale(runs)}"
             style.titled(ax, title.replace("-", "−"), about, small=small(runs))
             ax.set_ylabel(ax.get_ylabel() if ax is panels[0] else "")
             frames.append(data.assign(alpha=alpha))
@@ -395,7 +494,8 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
 
 
 def _epochs(history: History) -> str:
-    return f"E = {history.config.local_epochs}"
+    epochs = history.config.local_epochs
+    return f"{epochs} epoch{'s' * (epochs != 1)}"
 
 
 def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
@@ -432,10 +532,14 @@ def class_distributions() -> Drawing:
     }
     for clients in parts.values():  # sorted by their most common label
         clients.sort(key=lambda client: np.bincount(labels[client], minlength=10).argmax())
-    figure, data = label_panels(labels, parts, "alpha", rows=1, size=(5.5, 3.6))
+    figure, data = label_panels(labels, parts, "α", rows=1, size=(5.5, 3.6))
     for ax in figure.axes:
         ax.set(xticks=[0, 0.5, 1], ylabel="")
-    figure.axes[0].set(ylabel="client, by the commonest label", yticks=[])
+    most = pd.Series(np.bincount(labels[client]).argmax() for client in parts[0.01])
+    middles = most.index.to_series().groupby(most).mean()
+    named = [f"mostly {label}" for label in middles.index]
+    figure.axes[0].set_yticks(middles.to_list(), named)
+    figure.axes[0].set_ylabel("clients, by the commonest label")
     return figure, data
 
 
@@ -449,7 +553,7 @@ def _entry(
 ENTRIES: tuple[Entry, ...] = (
     _entry("figure_1", dict(FIGURE_1), IMAGES, partial(curves, FIGURE_1), "table"),
     _entry("figure_2", OVER_ALPHA, IMAGES, partial(profiles, FIGURE_2), "table"),
-    _entry("figure_3", IMAGE_TASKS.values(), IMAGES, partial(profiles, FIGURE_3), "table"),
+    _entry("figure_3", IMAGE_TASKS.values(), IMAGES, partial(behind, FIGURE_3), "table"),
     _entry("figure_4", RESNETS, ABLATION, delta_sgd_figure_4, "delta"),
     _entry("figure_5", ["cifar100_resnet50"], ABLATION, delta_sgd_figure_5, "epochs"),
     _entry("figure_6", THREE, ABLATION, partial(curves, FIGURE_6, apart=True), "seeds"),

@@ -49,16 +49,20 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
     """
     with style.panels(len(paths), 1, (5.5, 0.4 + 1.8 * len(paths))) as (figure, panels):
         for ax, (title, path) in zip(panels, paths.items(), strict=True):
+            length = LOCAL_STEPS if len(path) > FULL_STEPS else len(path)
             for name, (label, color, width) in LINES.items():
-                ax.semilogy(path.index, path[name], color=color, linewidth=width, label=label)
+                how = {"color": color, "linewidth": width}
+                for first in range(0, len(path), length):  # lines end with their round
+                    part = path[name].iloc[first : first + length]
+                    ax.semilogy(part, label=label if first == 0 else "_", **how)
             ax.set_ylim(path["eta"].min() / 2, 10 * path["growth"].max())
-            ax.set(ylabel="η", xlim=(0, len(path) - 1))
+            ax.set(ylabel="step size η", xlim=(0, len(path) - 1))
             found = "slow growth, sudden falls"
             note = "softmax regression on Synthetic, the largest client"
             if len(path) > FULL_STEPS:  # for many rounds the first three, with their borders
                 ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
                 note += f", {SHOWN} of {len(path) // LOCAL_STEPS} rounds of {LOCAL_STEPS} steps"
-                note += "; vertical: a new one"
+                note += "; grey line: a new round"
                 found = "every round begins anew"
                 for border in range(1, SHOWN):
                     ax.axvline(border * LOCAL_STEPS - 0.5, color="0.6", linewidth=0.6)

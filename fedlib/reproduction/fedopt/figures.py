@@ -170,7 +170,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
             over = " or ".join(["seeds"] * several + ["near rounds"] * one)
             note = f"titles: against FedAvg; bands: ± std of {over}; "
             note += f"{'/'.join(map(str, seeds))} seed{'s' * several}"
-            note = "\n".join([*_in_common(panels), note])
+            note = "\n".join([*_in_common([*panels]), note])
             figure.supxlabel(note, fontsize=6, color="0.35", x=0.99, ha="right", linespacing=1.1)
     return figure, pd.concat(frames, ignore_index=True)
 

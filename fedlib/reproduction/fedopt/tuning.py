@@ -184,7 +184,8 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         ahead = f"{gain:+.1f}".replace("-", "−") if abs(gain) >= 0.05 else ""
         below = f"{near} within {f'{100 * SHARE:g} %' if smaller else 'a point'}"
         title = f"{title}: {short(top)}"
-        if ax.get_gridspec().ncols > 3:  # there is no room in the title
+        spec = ax.get_gridspec()
+        if spec and spec.ncols > 3:  # there is no room in the title
             below = "; ".join(filter(None, [ahead, below]))
         elif ahead:
             title += f" ({ahead})"

@@ -34,11 +34,10 @@ _FEDAVG = style.look("fedavg")
 # Lines whose look differs from their algorithm's.
 LOOKS: dict[str, style.Look] = {
     "fedavgm": style.Look("FedAvg", _FEDAVG.color, "v", "-"),
-    "mime_sgd": style.Look("without", style.look("mime").color, "v", style.DOT),
-    "fedavg": style.Look("without", _FEDAVG.color, "v", style.DOT),
+    "mime_sgd": style.Look("Mime, β 0", style.look("mime").color, "v", style.DOT),
+    "fedavg": style.Look("FedAvg, β 0", _FEDAVG.color, "v", style.DOT),
     "mime_whole": style.Look("Mime, gradients of all", style.look("mime").color, "v", style.DASH),
 }
-SHADES = ("sky", "pink", "blue", "brown")  # colours of FedProx' mu
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
 
 
@@ -83,7 +82,7 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
                 if beta > 0
             ]
             about = scale(every) if ax is panels[0] else f"β: {', '.join(betas)}"
-            about += "; grey: the other panels" if ax is panels[-1] and len(shown) > 1 else ""
+            about += "; grey: the other panels" if ax is panels[0] and len(shown) > 1 else ""
             style.titled(ax, finding(title, ends), about, small=small(every))
             ax.label_outer()
     return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
@@ -102,8 +101,8 @@ def finding(panel: str, ends: pd.Series) -> str:
         return f"{LOOKS[best].label if best in LOOKS else style.name(best)} ends first"
     if panel == "with and without momentum":
         return f"Momentum: {style.ahead(ends['mime'], ends['mime_sgd']):+.1f} for Mime"
-    gain = style.ahead(ends["loc_mime"], ends["mime"])
-    return f"A local state: {gain:+.1f}".replace("-", "−")
+    cost = style.ahead(ends["mime"], ends["loc_mime"])
+    return f"Local state costs {cost:.1f}".replace("-", "−")
 
 
 def chosen(best: Mapping[str, Sequence[History]]) -> pd.DataFrame:
@@ -140,10 +139,11 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     every = [run for runs in by_mu.values() for run in runs]
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
+    shades = style.tints(len(by_mu))
     for number, mu in enumerate(sorted(by_mu)):
         name, label = mu_line(by_mu[mu][0]), f"μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         best[name] = by_mu[mu]
-        shade = style.COLORS[SHADES[(number - 1) % len(SHADES)]] if mu else _FEDAVG.color
+        shade = shades[number - 1] if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else style.DASH)
     frames = {}
     with style.panels(1, 2, (style.WIDTH, 2.3)) as (figure, panels):
