@@ -70,9 +70,9 @@ def test_layers_follow_the_calls_of_a_forward_pass():
     columns = ["layer", "output_shape", "parameters", "frozen", "activation", "settings"]
     assert frame[columns].to_numpy().tolist() == [
         ["Input", "(4, 4, 2)", 0, 0, "", ""],
-        ["Conv2d", "(4, 4, 2)", 14, 0, "ReLU", "3x1"],
-        ["Conv2d", "(4, 4, 2)", 0, 0, "sigmoid", "3x1"],  # its weights are counted once
-        ["MaxPool2d", "(2, 2, 2)", 0, 0, "", "2x2"],
+        ["Conv2d", "(4, 4, 2)", 14, 0, "ReLU", "3 × 1"],
+        ["Conv2d", "(4, 4, 2)", 0, 0, "sigmoid", "3 × 1"],  # its weights are counted once
+        ["MaxPool2d", "(2, 2, 2)", 0, 0, "", "2 × 2"],
         ["Flatten", "8", 0, 0, "", ""],
         ["Dense", "5", 45, 0, "ReLU", ""],
         ["Gate", "5", 0, 0, "", ""],

@@ -77,10 +77,11 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             frames.append(data.assign(panel="clients"))
             clients = client_values(runs, "accuracy", split)
             medians = pd.Series({name: 100 * np.median(each) for name, each in clients.items()})
-            first, second = medians.nlargest(2).index
-            lead = style.ahead(medians[first], medians[second])
-            title = f"Median: {style.name(first)} +{lead:.1f}"
-            style.titled(right, title, "density of clients' final accuracies")
+            first, *others = medians.nlargest(2).index
+            lead = style.ahead(medians[first], medians[others[-1]]) if others else 0.0
+            title = f"Median: {style.name(first)}" if lead else "Median: no lead"
+            told = f"+{lead:.1f}; " * bool(lead) + "density of final accuracies"
+            style.titled(right, title, told)
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[], xlim=(0, 100))
             if small(runs):
                 right.set_facecolor(style.TINT)

@@ -271,52 +271,68 @@ def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
     size = (style.COLUMN if len(shown) == 1 else style.WIDTH, 2.7)
     with style.panels(1, len(shown), size) as (figure, axes):
         for ax, (title, places) in zip(axes, shown.items(), strict=True):
+            run = {place: _at(histories, *at) for place, at in places.items()}
+            run = {place: runs for place, runs in run.items() if runs}
             frame = _profile(places, histories)
-            ours = frame[frame["source"] == "ours"].pivot(index="algorithm", columns="x")
-            gaps = (ours["value"].max() - ours["value"])[[*places]]
-            lost = [_lost(_at(histories, *at)) for at in places.values()]
-            methods = [
-                name for name in style.CLIENT_LOOKS if name in {*gaps.index, *set().union(*lost)}
-            ]
-            gaps = gaps.reindex(methods)
-            worst = gaps.max(axis=1, skipna=False).sort_values(na_position="last")
-            right = FAR * np.nanmax(gaps)
-            for y, name in enumerate(worst.index):
-                look = style.look(name)
-                at = gaps.loc[name].fillna(right)
-                ax.plot(at, [y] * len(at), color=look.color, linewidth=0.8, alpha=0.6)
-                for marker, place in zip("osD", places, strict=False):
-                    spread = ours["std"][place].get(name, np.nan)
-                    how: dict[str, Any] = {
-                        "color": look.color,
-                        "elinewidth": 2.5,
-                        "markersize": 4.5,
-                    }
-                    mark = "x" if np.isnan(gaps[place][name]) else marker
-                    ax.errorbar(at[place], y, xerr=spread, fmt=mark, **how)
-            ax.set(ylim=(len(worst) - 0.5, -0.7), xlabel="points behind the best")
-            ax.set_yticks(range(len(worst)), [style.look(name).label for name in worst.index])
-            for tick, name in zip(ax.get_yticklabels(), worst.index, strict=True):
-                tick.set_color(style.ink(style.look(name).color))
-            ax.tick_params(axis="y", length=0)
-            ax.grid(axis="x")
-            ax.grid(visible=False, axis="y")
-            ax.spines["left"].set_visible(False)
-            signs = (f"{sign} {place}" for sign, place in zip("●■◆", places, strict=False))
+            frame = frame[frame["source"] == "ours"] if tiny else frame
+            gaps = _behind(ax, frame, run)
             alpha = next(iter(places.values()))[1]
+            named = (place.replace("\n", ", ") for place in run)
+            signs = (f"{sign} {place}" for sign, place in zip("●■◆", named, strict=False))
             about = f"{', '.join(signs)}, ± std\nα = {alpha:g}, last round"
-            about += "; ×: diverged" * bool(gaps.isna().any(axis=None))
-            first, second = worst.index[:2]
-            found = f"{style.name(first)} at most {worst[first]:.1f} behind"
-            found += f", {style.name(second)} {worst[second]:.1f}"
+            about += "; ×: diverged" * any(map(_lost, run.values()))
+            worst = gaps.max(axis=1).round(1)
+            first, *others = [(style.name(str(name)), gap) for name, gap in worst.items()][:2]
+            found = f"{first[0]} at most {first[1]:.1f} behind"
+            found += "".join(f", {name} {gap:.1f}" for name, gap in others)
             style.titled(ax, found, about, small=tiny)
+            far = gaps.melt(ignore_index=False, value_name="behind").reset_index()
             frame.insert(0, "panel", title)
-            frames.append(
-                frame.merge(
-                    gaps.melt(ignore_index=False, value_name="behind").reset_index(), how="left"
-                )
-            )
+            frames.append(frame.merge(far, how="left"))
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _behind(ax: Axes, frame: pd.DataFrame, run: Mapping[str, Sequence[History]]) -> pd.DataFrame:
+    """A line per method, with a mark for each place that was run.
+
+    Args:
+        frame: result of :func:`_profile`.
+        run: place -> its runs.
+
+    Returns:
+        The distances by method and place, the methods in order of their largest, NaN for those that
+        diverged.
+    """
+    ours = frame[frame["source"] == "ours"].pivot(index="algorithm", columns="x")
+    values = ours["value"].reindex(columns=[*run])
+    lost = {place: _lost(runs) for place, runs in run.items()}
+    known = {*values.index}.union(*lost.values())
+    gaps = (values.max() - values).reindex([n for n in style.CLIENT_LOOKS if n in known])
+    gaps = gaps.loc[gaps.max(axis=1, skipna=False).sort_values().index].rename_axis(columns="x")
+    border = FAR * np.nanmax(gaps, initial=1.0)
+    for y, name in enumerate(gaps.index):
+        look, at = style.look(name), gaps.loc[name]
+        at = at.mask([name in lost[place] for place in run], border)
+        ax.plot(at, [y] * len(at), color=look.color, linewidth=0.8, alpha=0.6)
+        for sign, place in zip("osD", run, strict=False):
+            sign = "x" if name in lost[place] else sign
+            spread = ours["std"].reindex(columns=[*run])[place].get(name, np.nan)
+            how: dict[str, Any] = {"color": look.color, "elinewidth": 2.5, "markersize": 4.5}
+            ax.errorbar(at[place], y, xerr=spread, fmt=sign, label=look.label, **how)
+    ax.set(ylim=(len(gaps) - 0.5, -0.7), xlabel="points behind the best")
+    _method_ticks(ax, list(gaps.index))
+    return gaps
+
+
+def _method_ticks(ax: Axes, methods: Sequence[str], *, names: bool = True) -> None:
+    """Methods' names in their colours in place of a y axis, the first at 0."""
+    ax.set_yticks(range(len(methods)), [style.look(name).label for name in methods])
+    for tick, name in zip(ax.get_yticklabels(), methods, strict=False):
+        tick.set_color(style.ink(style.look(name).color))
+    ax.tick_params(axis="y", length=0, labelleft=names)
+    ax.grid(axis="x")
+    ax.grid(visible=False, axis="y")
+    ax.spines["left"].set_visible(False)
 
 
 def _lost(runs: Sequence[History]) -> set[str]:
@@ -355,13 +371,7 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     top = len(known) - 0.15
     for word, right in (("ours", 27), ("paper", 48))[: 1 + bool(len(printed))]:
         ax.annotate(word, (1, top), (right, 0), color="0.3", **{**text, "fontsize": 6})
-    ax.set_yticks(range(len(known)), [style.look(name).label for name in reversed(known)])
-    for tick, name in zip(ax.get_yticklabels(), reversed(known), strict=False):
-        tick.set_color(style.ink(style.look(name).color))
-    ax.tick_params(axis="y", length=0, labelleft=names)
-    ax.grid(axis="x")
-    ax.grid(visible=False, axis="y")
-    ax.spines["left"].set_visible(False)
+    _method_ticks(ax, known[::-1], names=names)
     ax.set_ylim(-0.6, top + 0.35)
     ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
     compared = [name for name in printed.index if name in {*ours.index, *lost}]

@@ -54,7 +54,7 @@ def test_figure_1_has_the_panels_that_were_run_and_table_1s_numbers(made):
     figure, data = drawn("figure_1", runs)
     left, beside, right, _ = figure.axes
     titles = [ax.get_title("left").replace("\n", " ") for ax in (left, right)]
-    assert titles[0].startswith("MNIST, α = 0.01: ") and titles[0].endswith("and Δ-SGD lead")
+    assert titles[0].startswith("MNIST, α = 0.01: ") and titles[0].endswith("Δ-SGD and SPS lead")
     assert titles[1].startswith("CIFAR-100 ResNet-50, α = 0.1")
     for number, label in enumerate(CLIENTS):
         values = line(left, style.look(label).label).get_ydata()
@@ -90,18 +90,22 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     figure, data = drawn("figure_3", [*runs, coarse])
     ours = data[(data["algorithm"] == "delta_sgd") & (data["panel"] == "α = 0.01")]
     assert ours["x"].tolist() == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
-    ends = [line(ax, "Δ-SGD").get_xdata()[0] for ax in figure.axes if ax.get_lines()]
-    assert ends[-2:] == pytest.approx([90, 80]) and ours["value"].tolist() == pytest.approx(
-        [90, 80]
-    )
+    assert ours["value"].tolist() == pytest.approx([90, 80])
+    assert ours["behind"].tolist() == pytest.approx([0, 0])
 
 
-def test_a_method_that_diverged_on_figure_3s_last_task_is_called_so(made):
-    runs = [made(task, 0.01, "sgdm", [0.1] * 5) for task in ("mnist", "fashion_mnist")]
-    runs[1] = dataclasses.replace(runs[1], meta={**runs[1].meta, "diverged": 2})
-    figure, _ = drawn("figure_3", runs)
-    first, second = ([text.get_text() for text in ax.texts] for ax in figure.axes)
-    assert {"10.0", "77.9"} <= set(first) and {"diverged", "75.7"} <= set(second)
+def test_figure_3_has_each_methods_distance_from_the_best_and_crosses_for_diverged_ones(made):
+    ends = {"mnist": {"sgd": 0.9, "sgdm": 0.1}, "fashion_mnist": {"sgd": 0.6, "sgdm": 0.8}}
+    runs = [made(t, 0.01, m, [0.1] * 4 + [end]) for t, of in ends.items() for m, end in of.items()]
+    runs[-1] = dataclasses.replace(runs[-1], meta={**runs[-1].meta, "diverged": 2})
+    figure, data = drawn("figure_3", runs)
+    (ax,) = figure.axes
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["SGD", "SGDM"]
+    far = data[data["source"] == "ours"].set_index(["x", "algorithm"])["behind"]
+    assert far["MNIST"].to_dict() == pytest.approx({"sgd": 0, "sgdm": 80})
+    assert far["FMNIST"].to_dict() == {"sgd": 0}
+    crosses = [drawn for drawn in ax.get_lines() if drawn.get_marker() == "x"]
+    assert len(crosses) == 1 and crosses[0].get_xdata()[0] > 80 and crosses[0].get_ydata()[0] == 1
 
 
 def test_a_client_alone_goes_where_the_engine_takes_it():
