@@ -145,6 +145,7 @@ def learning_curves(
         spec = ax.get_subplotspec()
         ticks = 3 if spec and spec.get_gridspec().ncols > 2 else 5
         ax.xaxis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10], integer=True))
+        ax.xaxis.set_major_formatter("{x:,.0f}")
         if log_y:
             plain_log_ticks(ax)
         if shown is None:

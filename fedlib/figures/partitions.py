@@ -69,6 +69,8 @@ def client_labels(
         longest = 1.0 if shares else max(left.max(), ax.get_xlim()[1])  # of all panels
         ax.set(xlim=(0, longest), ylim=(-0.5, len(parts) - 0.5), ylabel="client")
         ax.set(xlabel="share of the labels" if shares else "examples", title=title)
+        if not shares:
+            ax.xaxis.set_major_formatter("{x:,.0f}")
         if legend:
             label_legend(ax, counts.shape[1])
     cells = np.nonzero(counts)

@@ -174,6 +174,7 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
                 ends[name] = style.short(line.iloc[-1])
             ax.set(xlabel="round", xlim=(start, curves["round"].max()), ylabel=shown[name])
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+            ax.xaxis.set_major_formatter("{x:,.0f}")
             ax.margins(y=0.06)
             style.label_ends(ax, alike=0.0, numbers=False)
         note = f"means of {int(2 * start)} rounds"
