@@ -150,6 +150,8 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
     ]
     seeds_std = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else nan
     splits_std = float(np.std(by_split, ddof=1)) if by_split else 0.0
+    apart = seeds_std > abs(fmean(weighted)) / 2 if weighted else False
+    by_seed = [f"by seed {', '.join(f'{value:.1f}' for value in sorted(weighted))}"] * apart
     jitter = [metric.factor * metric.jitter(history) for history in histories]
     own = np.fmax(float(np.sqrt(np.mean(np.square(jitter)))) if jitter else nan, seeds_std)
     theirs = own if isnan(cell["printed_spread"]) else cell["printed_spread"]
@@ -170,7 +172,7 @@ def _ours(cell: Cell, known: Index) -> dict[str, Any]:
         "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
         "departs": bool(departs),
-        "note": "; ".join([*departs, *_readings(cell, histories), *either, *diverged]),
+        "note": "; ".join([*departs, *_readings(cell, histories), *either, *diverged, *by_seed]),
     }
 
 

@@ -189,6 +189,17 @@ def test_a_number_counts_and_does_not_agree_where_one_of_its_seeds_diverged(
     assert row["note"] == "seed 1 diverged in round 1" and row["outcome"] == "differs"
 
 
+@pytest.mark.parametrize(("last", "note"), [(0.75, "by seed 10.0, 10.0, 75.0"), (0.2, "")])
+def test_a_mean_of_seeds_far_apart_names_each(hand_made, synthetic, printed, last, note):
+    """Deviations of 37.5 and 5.8 points, against half of the means, 15.8 and 6.7."""
+    ends = (0.1, last, 0.1)
+    runs = [
+        hand_made(synthetic, accuracies=[end] * 9, rounds=9, seed=n) for n, end in enumerate(ends)
+    ]
+    row = cells(runs, printed({"metric": "avg", "printed": 50.0, "rounds": 9, "seeds": 3})).iloc[0]
+    assert row["note"] == note
+
+
 def test_illegible_numbers_are_marked_and_not_compared(hand_made, synthetic, printed):
     lost = {"row": "a", "printed": math.nan, "unclear": "missing: column lost"}
     odd = {"row": "b", "printed": 49.0, "unclear": "conflict_resolved: two readings"}
