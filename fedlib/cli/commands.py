@@ -843,7 +843,7 @@ def _beside_print(frame: pd.DataFrame) -> str:
     for (source, item), part in frame.groupby(["paper", "item"], sort=False):
         shown = tables.in_text(part.rename(columns={"row": "method"}))
         over = tables.averaged(part)
-        over = f" (ours is {over})" if over else ""
+        over = f" (ours: {over})" if over else ""
         heads = textwrap.wrap(f"{source}, {item}{over}: {_agreement(part)}", 100)
         blocks.append("\n".join([*heads, shown]))
     return "\n\n".join([*blocks, "\n".join(textwrap.wrap(f"All: {_agreement(frame)}", 100))])

@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from html import escape, unescape
+from numbers import Integral
 from typing import Any
 
 import pandas as pd
@@ -18,10 +19,11 @@ from fedlib.errors import Error
 from fedlib.figures import style
 
 COMPARED = ("task", "method", "printed", "ours")
-SHOWN = (*COMPARED, "column", "metric", "ours_std", "note", "unclear", "judged", "beside")
-CELLS = "Each cell: ours ± standard deviation over the seeds (without ±: one seed)"
+MORE = ("column", "metric", "note", "unclear", "outcome", "preset")  # "" if they are missing
+SHOWN = (*COMPARED, *MORE, "ours_std", "beside")
 THEIRS = "; in grey the printed number, where the data are the paper's"
 BEST = "Bold: the best of a column; of ours only if it leads by more than the seeds' spread"
+SIGNS = "=: agrees; ≠: differs; ~: cannot be told, as chance alone gives more; none: not compared"
 APART = "Printed, on the paper's own data and at its settings"
 # Columns that the caption gives once if all rows have the same value.
 ABOUT = ("task", "sizes", "settings tried", "seeds", "rounds", "data", "preset")
@@ -41,8 +43,28 @@ IN_TEXT = {
     r"<sup>[a-z]+</sup>": "[?]",
     r"<sup>(.+?)</sup>": r"[\1]",
     r"<b>(.+?)</b>": r"\1*",
-    GREY.format("", "(.+?)"): r" (\1)",
+    r"<small>(.+?)</small>": r"\1",
+    GREY.format("", "\u2007*(.+?)"): r" (\1)",
+    "<br>": " ",
 }
+# A clause of a note, shorter: the same words as under a picture.
+SHORTER: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"data set (.+) instead of (.+)": r"\1 for \2",
+    r"width ([\d.]+) instead of 1\.0": r"\1 of the width",
+    r"network (.+) instead of paper": r"\1 network",
+    r"sizes (.+) instead of (.+)": r"\1 instead of \2 examples per client",
+    r"a reading: (.+) \(paper: (.+)\)": r"as the paper's numbers suggest, \1 (its text: \2)",
+    r"client rates times ([\d.]+?)(?:\.0)? instead of 1\.0": r"client rates × \1",
+    r"(clients(?: per round)?|(?:test )?examples|words|tags) (\d+) (instead of) (\d+)": (
+        lambda m: f"{m[2]} {'of' if int(m[2]) < int(m[4]) else m[3]} {m[4]} {m[1]}"
+    ),
+}
+# Columns of one quantity, which share a column if a table is drawn.
+PRINTED, OURS = ", printed", ", ours"
+ALL_EQUAL = "Ours all equal the printed ones."
+NUMBERS = re.compile(r"[\d.,+−→± ]*")
+ALONE = r"(.+) not tuned, (\S+) alone"
+
 LEGEND = (
     "ours ± std over seeds (printed); * best, beyond the spread; ↓ low is best; [?] unclear in\n"
     "    our text copy of the paper\n"
@@ -73,19 +95,38 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
     numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
     styler = _compact(frame.style.hide(axis="index"), escape(caption))
-    written = dict.fromkeys(floats, f"{{:,.{digits}f}}".format)
+    written = dict.fromkeys(floats, lambda value: _written(value, digits))
     words = {name: _raised for name in frame.columns if name not in numbers}
     styler = styler.format({**words, **written}, na_rep="–", thousands=",")
-    return styler.set_properties(subset=numbers, **{"text-align": "right"})
+    texts = frame[[*words]].astype(str)
+    right = [*numbers, *(name for name in texts if all(map(NUMBERS.fullmatch, texts[name])))]
+    short = [*numbers, *(name for name in texts if texts[name].str.len().max() <= 50)]
+    styler = styler.set_properties(subset=short, **{"white-space": "nowrap"})
+    return styler.set_properties(subset=right, **{"text-align": "right"})
+
+
+def _written(value: Any, digits: int = 1) -> str:
+    """A value in words: a float with these digits after the point, a dash if it is missing.
+
+    >>> _written(-0.5), _written(3500), _written("MLP"), _written(None)
+    ('−0.5', '3,500', 'MLP', '–')
+    """
+    if isinstance(value, str):
+        return value or "–"
+    whole = isinstance(value, Integral)
+    text = "–" if pd.isna(value) else f"{value:,}" if whole else f"{value:,.{digits}f}"
+    return text.replace("-", "−")
 
 
 def _raised(word: object) -> str:
     """A cell's words in HTML, with exponents after a ^ raised.
 
-    >>> _raised("(N/S)^(2/3) L/ε^1.5 < 1")
-    '(N/S)<sup>2/3</sup> L/ε<sup>1.5</sup> &lt; 1'
+    >>> _raised("(N/S)^(2/3) L/(ε^1.5) < 1")
+    '(N/S)<sup>2/3</sup> L/(ε<sup>1.5</sup>) &lt; 1'
     """
-    return re.sub(r"\^\(?([\d./]+)\)?", r"<sup>\1</sup>", escape(str(word)))
+    power = r"\^(?:\(([\d./]+)\)|([\d./]+))"
+    raised = re.sub(power, lambda m: f"<sup>{m[1] or m[2]}</sup>", escape(str(word)))
+    return raised.replace(" - ", " − ")
 
 
 @checked
@@ -96,10 +137,11 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         frame: one row per number, with the columns ``task``, ``method``, ``printed`` and ``ours``.
             Optional columns are ``column`` and ``metric`` (of the paper's table), ``ours_std``,
             ``window`` (the number of last rounds in our mean), ``splits`` (of the clients' data,
-            over which ours is a mean), ``note`` (departures from the paper) and ``unclear`` (about
-            the paper's number). Other columns are not shown. With a column
-            ``beside`` (whether ours has the paper's data) only these numbers share a cell, and the
-            paper's other numbers are in a table of their own, folded away.
+            over which ours is a mean), ``note`` (departures from the paper), ``unclear`` (about
+            the paper's number), ``outcome`` (see :func:`fedlib.reproduction.compare.outcome`) and
+            ``preset``. Other columns are not shown. With a column ``beside`` (whether ours has the
+            paper's data) only these numbers share a cell, and the paper's other numbers are in a
+            table of their own below.
         caption: text below the table.
 
     Returns:
@@ -129,22 +171,35 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     beside = frame.get("beside", pd.Series(True, frame.index)).astype(bool)
     together = frame.assign(printed=frame["printed"].where(beside), beside=beside)
     shown, said, read = _as_printed(together)
-    printed = _printed_alone(frame[~beside & frame["printed"].notna()], read)
-    lowest = " (↓: the lowest)" if frame["metric"].isin(SMALLER).any() else ""
-    over = averaged(frame)
-    over = f" Ours is {over}." if over else ""
-    cells = f"{CELLS}{THEIRS if beside.any() else ''}. {BEST}{lowest}.{over}{_over_splits(frame)}"
-    lines = [escape(caption), cells, *_listed(said)]
-    text = "<br>".join(lines)
+    printed = _printed_alone(frame[~beside], read)
+    text = "<br>".join([escape(caption), _legend(together, shown), *_listed(said)])
+    if printed is not None:
+        alone = printed.to_html(escape=False, na_rep="–", border=0)
+        text += f"<details open><summary>{APART}</summary>{alone}</details>"
     if read:
         how = "<br>".join(_listed(read))
         what = "How numbers that are unclear in our text copy of the paper were read"
         text += f"<details><summary>{what}</summary>{how}</details>"
-    if printed is not None:
-        alone = printed.to_html(escape=False, na_rep="–", border=0)
-        text += f"<details><summary>{APART}</summary>{alone}</details>"
-    styler = _compact(_flat(shown).style, text).format(na_rep="–")
-    return styler.set_properties(**{"white-space": "nowrap"})
+    tasks = shown.columns.get_level_values(0)
+    first = [f".col{n}" for n in range(1, len(tasks)) if tasks[n] != tasks[n - 1]]
+    apart = [{"selector": name, "props": "padding-left: 1.5em"} for name in first]
+    styler = _compact(_flat(shown).style, text).set_table_styles(apart, overwrite=False)
+    return styler.format(na_rep="–").set_properties(**{"white-space": "nowrap"})
+
+
+def _legend(frame: pd.DataFrame, shown: pd.DataFrame) -> str:
+    """What a comparison's cells have, in words."""
+    over = averaged(frame)
+    words = [f"Each cell: ours{f', {over}' if over else ''}"]
+    if "ours_std" in frame:
+        one = frame.loc[frame["ours"].notna(), "ours_std"].isna()
+        some = " (without ±: one seed)" if one.any() else ""
+        words[0] += ", of one seed" if one.all() else f", ± standard deviation over the seeds{some}"
+    words[0] += THEIRS if frame["beside"].any() else ""
+    words += [SIGNS] if frame.loc[frame["beside"], "outcome"].any() else []
+    if "<b>" in shown.to_string():
+        words += [f"{BEST}{' (↓: the lowest)' if frame['metric'].isin(SMALLER).any() else ''}"]
+    return f"{'. '.join(words)}.{_over_splits(frame)}"
 
 
 def _flat(shown: pd.DataFrame) -> pd.DataFrame:
@@ -159,30 +214,39 @@ def _printed_alone(frame: pd.DataFrame, read: dict[str, str]) -> pd.DataFrame | 
     """The paper's numbers of columns with only our cells, in the same layout. None if there are
     none. ``read`` collects how they were read.
     """
-    if frame.empty:
+    known = frame[frame.groupby(["task", "column", "metric"])["printed"].transform("count") > 0]
+    if known.empty:
         return None
     cells: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in frame.to_dict("records"):
+    for row in known.to_dict("records"):
         column = tuple(_name(row[name]) for name in ("task", "column", "metric"))
-        text = f"{row['printed']:.{digits_of(row['metric'])}f}"
+        text = _shown(row["printed"], row["metric"])
         text += _mark(row["unclear"], read, _letters)
         cells.setdefault(column, {})[_name(row["method"])] = text
-    return _flat(pd.DataFrame(cells, index=pd.unique(frame["method"].map(_name))))
+    return _flat(pd.DataFrame(cells, index=pd.unique(known["method"].map(_name))))
 
 
 def averaged(frame: pd.DataFrame) -> str:
     """The number of last rounds in our means of a comparison, in words, or "" if it is unknown.
 
-    >>> averaged(pd.DataFrame({"window": [100, 300, None]}))
-    'the mean over the last 100 to 300 rounds'
+    >>> tasks = ["mnist", "cifar10", "cifar100", "femnist"]
+    >>> averaged(pd.DataFrame({"task": tasks, "window": [100, 100, 300, None]}))
+    'the mean of the last 100 rounds (CIFAR-100: 300)'
+    >>> averaged(pd.DataFrame({"task": tasks[0], "column": ["a", "b", "b"], "window": [1, 9, 9]}))
+    'the mean of the last 9 rounds (a: after the last)'
     """
-    windows = frame["window"].dropna() if "window" in frame else pd.Series()
-    if windows.empty:
+    known = frame.dropna(subset="window") if "window" in frame else frame[:0]
+    if known.empty:
         return ""
-    least, most = int(windows.min()), int(windows.max())
-    if most == 1:
-        return "of the last round"
-    return f"the mean over the last {f'{least} to {most}' if least < most else most} rounds"
+    usual = int(known["window"].mode()[0])
+    by = "column" if known["task"].nunique() == 1 and "column" in known else "task"
+    others = [
+        f"{style.listed([style.name(str(name)) for name in part[by].unique()])}: "
+        + ("after the last" if window == 1 else f"{window:.0f}")
+        for window, part in known[known["window"] != usual].groupby("window")
+    ]
+    text = "after the last round" if usual == 1 else f"the mean of the last {usual} rounds"
+    return f"{text} ({'; '.join(others)})" if others else text
 
 
 def _over_splits(frame: pd.DataFrame) -> str:
@@ -190,7 +254,7 @@ def _over_splits(frame: pd.DataFrame) -> str:
 
     >>> rows = [("synthetic", "fedavg", 3), ("synthetic", "fedprox", 1), ("mnist", "fedavg", 1)]
     >>> _over_splits(pd.DataFrame(rows, columns=["task", "method", "splits"]))
-    ' On Synthetic it is a mean over 3 splits of the data, but for FedProx, and ± is for one split.'
+    ' On Synthetic ours is a mean over 3 splits of the data, but for FedProx; ± is for one split.'
     """
     splits = frame["splits"].fillna(1) if "splits" in frame else pd.Series(1, frame.index)
     most = int(splits.max())
@@ -202,7 +266,7 @@ def _over_splits(frame: pd.DataFrame) -> str:
         for rows, column in ((several, "task"), (several & (splits < most), "method"))
     )
     but = f", but for {fewer}" if fewer else ""
-    return f" On {tasks} it is a mean over {most} splits of the data{but}, and ± is for one split."
+    return f" On {tasks} ours is a mean over {most} splits of the data{but}; ± is for one split."
 
 
 def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:
@@ -225,8 +289,6 @@ def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:
         FedAvg  97.5 (98.0)
         [1] 1 of 3 seeds
     """
-    if "outcome" in frame:
-        frame = frame.assign(judged=frame["outcome"].map(JUDGED).fillna(""))
     shown, said, _ = _as_printed(_complete(frame))
     shown = shown.fillna("–").map(_in_text).rename(index=_in_text, columns=_in_text)
     cells = shown.apply(lambda column: column.str.ljust(column.str.len().max()))
@@ -245,9 +307,10 @@ def _in_text(cell: str) -> str:
 
 def _complete(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with all columns that a comparison shows, empty if they are missing."""
-    columns = ("column", "metric", "note", "unclear")
-    frame = frame.assign(**{name: "" for name in columns if name not in frame})
-    return frame.fillna(dict.fromkeys(columns, ""))
+    frame = frame.assign(**{name: "" for name in MORE if name not in frame})
+    frame = frame.fillna(dict.fromkeys(MORE, ""))
+    # Without the code word for how an unclear number was read.
+    return frame.assign(unclear=frame["unclear"].str.replace(r"^[a-z_]+: ", "", regex=True))
 
 
 def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
@@ -256,11 +319,13 @@ def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict
     read: dict[str, str] = {}
     shown = [name for name in SHOWN if name in frame]
     frame = frame[shown].assign(note=frame["note"].map(_in_words))
-    lowest = 1 if frame["metric"].nunique() > 1 else 0  # level of column or metric
+    lowest = 1 if frame["metric"].map(_name).nunique() > 1 else 0  # level of column or metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
+        of_task = of_task.assign(note=_values_listed(of_task))
         shared = _shared(of_task["note"])
-        head = _name(task) + _mark("; ".join(shared), said)
+        small = "small problem for<br>" if {*of_task["preset"]} - {""} == {"quick"} else ""
+        head = small + _name(task) + _mark("; ".join(shared), said)
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
             alike = [text for text in _shared(part["note"]) if text not in shared]
             worse = " ↓" if metric in SMALLER else ""
@@ -271,8 +336,10 @@ def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict
                 _best(part["ours"], metric, spreads),
                 _best(part["printed"], metric, pd.Series(0.0, part.index)),
             ]
+            numbers = pd.concat([part["ours"], part["printed"]])
+            wide = max(len(_shown(number, metric)) for number in numbers)
             cells[head, *below] = {
-                _name(row["method"]): _cell(row, [*shared, *alike], said, read, best)
+                _name(row["method"]): _cell(row, [*shared, *alike], said, read, best, wide)
                 for row in part.to_dict("records")
             }
     return pd.DataFrame(cells, index=pd.unique(frame["method"].map(_name))), said, read
@@ -287,6 +354,11 @@ def digits_of(metric: str) -> int:
     return 2 if metric == "mse_x1000" else 1
 
 
+def _shown(number: float, metric: str, wide: int = 0) -> str:
+    """A number of a comparison, with spaces as wide as digits before it, or a dash if it is NaN."""
+    return "–" if pd.isna(number) else f"{number:.{digits_of(metric)}f}".rjust(wide, "\u2007")
+
+
 def _best(numbers: pd.Series, metric: str, spreads: pd.Series) -> float:
     """The best of several numbers. NaN if it is alone, or if another has the same shown digits or
     is within the spreads of both over the seeds. With one seed nothing is best.
@@ -295,9 +367,9 @@ def _best(numbers: pd.Series, metric: str, spreads: pd.Series) -> float:
     if len(known) < 2:
         return float("nan")
     best = known.idxmin() if metric in SMALLER else known.idxmax()
-    digits, known_spreads = digits_of(metric), pd.to_numeric(spreads)
+    known_spreads = pd.to_numeric(spreads)
     for other in known.index.drop(best):
-        alike = f"{known[other]:.{digits}f}" == f"{known[best]:.{digits}f}"
+        alike = _shown(known[other], metric) == _shown(known[best], metric)
         spread = math.hypot(known_spreads[best], known_spreads[other])
         if alike or not abs(known[best] - known[other]) > spread:
             return float("nan")
@@ -321,28 +393,47 @@ def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     """
     if set(COMPARED) <= set(frame) and not frame.empty:
         return comparison(frame, caption=caption)
-    words = [name for name in ("task", "setup", "sizes", "method", "algorithm") if name in frame]
+    words = [name for name in ("task", "setup", "prepared", "method") if name in frame]
     frame = frame.assign(**{name: frame[name].map(style.name) for name in words})
     said = [caption]
+    if pairs := [name.removesuffix(PRINTED) for name in frame if name.endswith(PRINTED)]:
+        for name in pairs:
+            both = zip(frame[name + PRINTED], frame.pop(name + OURS), strict=True)
+            cells = [" → ".join(map(_written, dict.fromkeys(pair))) for pair in both]
+            frame = frame.assign(**{name + PRINTED: cells}).rename(columns={name + PRINTED: name})
+        differ = frame[pairs].stack().str.contains("→").any()
+        said.append("→: from the printed to ours, where they differ." if differ else ALL_EQUAL)
+    if {"mean", "std"} <= {*frame}:
+        both = zip(frame["mean"], frame.pop("std"), strict=True)
+        frame["mean"] = [" ± ".join(map(_written, filter(pd.notna, pair))) for pair in both]
+        frame = frame.rename(columns={"mean": "mean ± std"})
     for name in (name for name in ABOUT if name in frame and frame[name].nunique() == 1):
         said.append(f"{name.capitalize()}: {frame[name].iloc[0]}.")
         frame = frame.drop(columns=name)
+    frame = frame.replace("", "–")
     for name in (name for name in ("task", "data set", "group") if name in frame):
         frame[name] = frame[name].where(frame[name].ne(frame[name].shift()), "")  # only once
     return table(frame, caption=" ".join(said), digits=1)
 
 
 def _in_words(note: str) -> str:
-    """A note with the usual names of data sets and hyperparameters, and commas in numbers.
+    """A note with the usual names of data sets and hyperparameters, commas in numbers, and in the
+    words that the pictures have.
 
     >>> _in_words("data set femnist instead of emnist; clients 1914 instead of 342477; mu 0.0001")
-    'data set FEMNIST instead of EMNIST; clients 1,914 instead of 342,477; μ 0.0001'
+    'FEMNIST for EMNIST; 1,914 of 342,477 clients; μ 0.0001'
     >>> _in_words("run: fedlib reproduce 77_of_my_own")
     'run: fedlib reproduce 77_of_my_own'
     """
     # A notebook's name, which begins with its number, stays, as it is part of a command.
     words = r"\b[^\W\d]\w*"
     named = re.sub(words, lambda word: style.NAMES.get(word[0], word[0].replace("_", " ")), note)
+    clauses = named.split("; ")
+    if clauses[0] == "quick preset":  # options that a small problem lacks
+        clauses = [text for text in clauses if not re.fullmatch(r"[\w ]+ not \S+", text)]
+    for pattern, text in SHORTER.items():
+        clauses = [re.sub(f"^{pattern}$", text, clause) for clause in clauses]
+    named = "; ".join(clauses)
     return re.sub(r"(?<![\d.])\d{4,}", lambda number: f"{int(number[0]):,}", named)
 
 
@@ -356,6 +447,30 @@ def _shared(notes: pd.Series) -> list[str]:
     return [text for text in clauses[0] if all(text in others for others in clauses)]
 
 
+def _values_listed(cells: pd.DataFrame) -> pd.Series:
+    """The notes of a task's cells. The values of a hyperparameter that is not tuned are listed by
+    column or method in one clause, if they differ.
+
+    >>> notes = [f"μ not tuned, {mu} alone" for mu in (1, 2, 1)]
+    >>> _values_listed(pd.DataFrame({"note": notes, "method": "SGD", "column": list("abc")}))[0]
+    'μ not tuned, only 1 for a and c, 2 for b'
+    """
+    notes = cells["note"].map(_clauses)
+    told = notes.explode().dropna().str.extract(ALONE).dropna()
+    for what, value in told.groupby(0)[1]:
+        if value.nunique() > 1:
+            own = cells.loc[value.index]
+            by = "column" if value.groupby(own["column"]).nunique().max() == 1 else "method"
+            names = own[by].map(lambda name: style.name(str(name))).groupby(value, sort=False)
+            only = [f"{each} for {style.listed([*of.unique()])}" for each, of in names]
+            said = f"{what} not tuned, only {', '.join(only)}"
+            ones = [f"{what} not tuned, {each} alone" for each in value.unique()]
+            notes = notes.map(
+                lambda own, ones=ones, said=said: [said if c in ones else c for c in own]
+            )
+    return notes.map("; ".join)
+
+
 def _mark(text: str, said: dict[str, str], mark: Callable[[int], str] = str) -> str:
     """The mark of a footnote, or "" without a text. New texts are added to ``said``."""
     return f"<sup>{said.setdefault(text, mark(len(said) + 1))}</sup>" if text else ""
@@ -367,24 +482,22 @@ def _cell(
     said: dict[str, str],
     read: dict[str, str],
     best: Sequence[float],
+    wide: int,
 ) -> str:
     """Our number with spread and marks of new notes, and the paper's number."""
-    digits = digits_of(row["metric"])
-    shown = [
-        "–" if pd.isna(value) else f"{value:.{digits}f}" for value in (row["ours"], row["printed"])
-    ]
     ours, printed = (
         f"<b>{text}</b>" if row[name] == top else text
-        for name, text, top in zip(("ours", "printed"), shown, best, strict=True)
+        for name, top in zip(("ours", "printed"), best, strict=True)
+        for text in [_shown(row[name], row["metric"], wide)]
     )
     spread = row.get("ours_std", float("nan"))
-    spread = "" if pd.isna(spread) else f" ± {spread:.{digits}f}"
+    spread = "" if pd.isna(spread) else f"<small> ± {_shown(spread, row['metric'])}</small>"
     particular = "; ".join(text for text in _clauses(row["note"]) if text not in known)
     ours += spread + _mark(particular, said)
     if not row.get("beside", True):
         return ours
     printed += _mark(row["unclear"], read, _letters)
-    return GREY.format(ours, printed) + str(row.get("judged", ""))
+    return GREY.format(ours, printed) + JUDGED.get(row["outcome"], "")
 
 
 def _compact(styler: Styler, caption: str) -> Styler:
@@ -399,9 +512,11 @@ def _compact(styler: Styler, caption: str) -> Styler:
         ("", f"font-family: sans-serif; border-collapse: collapse; border-bottom: {rule}"),
         ("caption", "caption-side: bottom; text-align: left; padding: 0.6em 0"),
         ("caption", "font-size: 85%"),
+        ("table", "border-collapse: collapse"),
         ("thead th", f"border-bottom: {rule}"),
         ("th", "text-align: left"),
         ("td, th", "vertical-align: top; padding: 0.2em 0.5em; font-size: 85%"),
+        ("caption td, caption th", "font-size: 100%; white-space: nowrap"),
         ("sup", "line-height: 0; font-size: 70%"),
     )
     return styler.set_table_styles([{"selector": name, "props": rule} for name, rule in rules])

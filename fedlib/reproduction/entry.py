@@ -213,13 +213,13 @@ def printed_entry(
 
     def draw(histories: Sequence[History]) -> Drawing:
         frame = cells(histories, of_these(histories, paper, name))
-        gone = {"paper", "item", "runs", "algorithm", *VERDICT}
+        gone = {"paper", "item", "runs", "algorithm", *VERDICT} - {"outcome"}
         gone -= {"splits"} if frame["splits"].max() > 1 else set()
         frame = frame.assign(beside=beside(frame, histories)).drop(columns=[*gone])
         frame["row"] = frame["row"].replace(rows or {})
         if frame["row"].nunique() == 1:
             frame["row"], frame["column"] = frame["column"], ""
-        empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]
+        empty = [name for name in ("column", "unclear", "outcome") if (frame[name] == "").all()]
         return None, frame.drop(columns=empty).rename(columns={"row": "method"})
 
     id = f"{paper}/{name.lower().replace(' ', '_')}"

@@ -76,6 +76,60 @@ def test_printed_numbers_of_other_data_stand_in_a_table_of_their_own():
     assert "<b>76" not in html and "<b>98.3</b>" in html
 
 
+def test_the_printed_table_has_our_order_of_columns_whatever_is_illegible():
+    """Its first method lacks the first metric, and no method has the third."""
+    rows = [
+        ("cifar", "SGD", "avg", None),
+        ("cifar", "SGD", "worst30", 1.0),
+        ("cifar", "SGD", "std", None),
+        ("cifar", "Adam", "avg", 2.0),
+        ("cifar", "Adam", "worst30", 3.0),
+        ("cifar", "Adam", "std", None),
+    ]
+    frame = pd.DataFrame(rows, columns=["task", "method", "metric", "printed"])
+    html = figures.comparison(frame.assign(ours=4.0, beside=False)).to_html()
+    page = BeautifulSoup(html, "html.parser")
+    rows = page.find(string=tables.APART).find_parent("details").find_all("tr")
+    cells = [[cell.get_text() for cell in row.find_all(["th", "td"])] for row in rows[1:]]
+    assert cells == [["", "average", "worst 30 %"], ["SGD", "–", "1.0"], ["Adam", "2.0", "3.0"]]
+
+
+@pytest.mark.parametrize(
+    ("more", "seen", "unseen"),
+    [
+        ({"preset": ["quick"] * 4 + ["laptop"]}, "small problem for<br>MNIST<", "for<br>cifar"),
+        ({"preset": ["quick", "laptop", "", "", ""]}, "MNIST<", "small problem"),
+        ({"outcome": ["agrees", "", "differs", "", ""]}, "98.3</b></span> =", "94.7</span> ="),
+        ({"outcome": ["agrees"] * 5, "beside": False}, "76.0", "agrees"),
+        ({"window": 1}, "after the last round", "mean of the last"),
+        ({"window": [1, 1, 9, 9, 9]}, "the mean of the last 9 rounds (MNIST: ", "cifar: "),
+    ],
+)
+def test_a_comparison_says_what_its_cells_are(more, seen, unseen):
+    html = figures.comparison(LONG.assign(**more)).to_html()
+    assert seen in html and unseen not in html
+
+
+def test_values_that_alone_were_run_are_listed_in_one_note():
+    """By column where it decides them, and unchanged where there is one value."""
+    notes = ["lr not tuned, 1 alone"] * 2 + ["lr not tuned, 3 alone; tau not tuned, 2 alone"] * 2
+    html = figures.comparison(LONG[:4].assign(note=notes)).to_html()
+    assert html.count("lr not tuned, only 1 for α = 1, 3 for α = 0.1") == 1
+    assert "lr not tuned, 1 alone" not in html and "τ not tuned, 2 alone" in html
+
+
+def test_printed_and_ours_share_a_cell():
+    frame = pd.DataFrame(
+        {"task": ["mnist", "cifar10"], "size, printed": [5, 3500], "size, ours": [5, None]}
+    ).assign(**{"mean": [1.25, -2.0], "std": [0.5, None]})
+    page = BeautifulSoup(figures.drawn(frame).to_html(), "html.parser")
+    rows = [[cell.get_text() for cell in row.find_all(["th", "td"])] for row in page.find_all("tr")]
+    assert rows[0] == ["task", "size", "mean ± std"]
+    assert rows[1:] == [["MNIST", "5", "1.2 ± 0.5"], ["CIFAR-10", "3,500 → –", "−2.0"]]
+    page = figures.drawn(frame[:1]).to_html()
+    assert tables.ALL_EQUAL in page and "→" not in page
+
+
 def test_a_frame_that_holds_no_comparison_is_refused():
     refused("no column 'method'", figures.comparison, LONG.drop(columns="method"))
     refused("has two numbers in a cell", figures.comparison, pd.concat([LONG, LONG[:1]]))

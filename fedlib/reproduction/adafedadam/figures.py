@@ -312,13 +312,13 @@ def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.D
         rows.append(
             {
                 "setup": label,
-                "setting": ", ".join(stated[["scenario", "non_iid_type", "task_type"]]).lower(),
+                "setting": ", ".join(stated[["scenario", "non_iid_type", "task_type"]]),
                 "clients, printed": int(stated["n_clients"]),
-                "ours": ours.get("clients", ""),
+                "clients, ours": ours.get("clients", ""),
                 "data": style.name(ours.get("data", "not prepared")),
                 "training + test examples": ours.get("examples", ""),
                 "model, printed": stated["model"],
-                "our model": ours.get("model", ""),
+                "model, ours": ours.get("model", ""),
             }
         )
     return None, pd.DataFrame(rows)

@@ -510,9 +510,12 @@ def _epochs(history: History) -> str:
 
 def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
     """Means and standard deviations over seeds, of the means over the rounds of
-    :func:`fedlib.results.selection.late`. Our text copy of the paper lacks its numbers.
+    :func:`fedlib.results.selection.late`. The best method is first. Our text copy of the paper
+    lacks its numbers.
     """
     frame = _ends(histories, late).rename(columns={"algorithm": "method", "value": "mean"})
+    order = frame["task"].unique()
+    frame = frame.sort_values("mean", ascending=False).set_index("task").loc[order].reset_index()
     return None, frame[["task", "method", "mean", "std", "seeds", "preset", "rounds", "data"]]
 
 

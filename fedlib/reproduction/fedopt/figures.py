@@ -79,22 +79,24 @@ def data_sets(data_root: Path) -> tuple[None, pd.DataFrame]:
     CIFAR has no clients of its own. The number is that of a partition into clients of 100 examples.
 
     Returns:
-        None, and one row per data set of the paper, followed by one of the data set prepared for
-        it: data set, sizes (``"printed"``, or the prepared data set's name), and the four numbers.
+        None, and one row per data set of the paper: data set, prepared (the name of the data set
+        prepared for it, or ""), and its and our sizes (NA without).
     """
     frame = papers.table("fedopt", "table2_datasets")
-    quantities, rows = list(frame["quantity"].unique()), []
+    rows = []
     for dataset, part in frame.groupby("dataset", sort=False):
-        printed = dict(zip(part["quantity"], part["value"], strict=True))
-        for sizes, values in {"printed": printed, **_prepared(str(dataset), data_root)}.items():
-            rows.append([dataset, sizes, *map(values.get, quantities)])
-    heads = [quantity.replace("_", " ") for quantity in quantities]
-    data = pd.DataFrame(rows, columns=["data set", "sizes", *heads])
-    return None, data.astype(dict.fromkeys(heads, "Int64"))
+        name, ours = _prepared(str(dataset), data_root)
+        row = {"data set": dataset, "prepared": name}
+        for quantity, value in zip(part["quantity"], part["value"], strict=True):
+            both = {"printed": value, "ours": ours.get(quantity)}
+            row |= {f"{quantity.replace('_', ' ')}, {whose}": n for whose, n in both.items()}
+        rows.append(row)
+    data = pd.DataFrame(rows)
+    return None, data.astype(dict.fromkeys(data.columns[2:], "Int64"))
 
 
-def _prepared(dataset: str, data_root: Path) -> dict[str, dict[str, int | None]]:
-    """The first prepared data set for a row of Table 2, by name, and its sizes."""
+def _prepared(dataset: str, data_root: Path) -> tuple[str, dict[str, int | None]]:
+    """The name of the first prepared data set for a row of Table 2, or "", and its sizes."""
     for name in PREPARED.get(dataset, ()):
         card = store.read_card(name, data_root)
         if card is not None:
@@ -104,8 +106,8 @@ def _prepared(dataset: str, data_root: Path) -> dict[str, dict[str, int | None]]
                 cut = counts[split] // PER_CLIENT if dataset.startswith("CIFAR") else None
                 sizes[f"{split}_examples"] = counts[split]
                 sizes[f"{split}_clients"] = counts.get(f"{split}_clients", cut)
-            return {name: sizes}
-    return {}
+            return name, sizes
+    return "", {}
 
 
 def network(label: str) -> tuple[None, pd.DataFrame]:
@@ -119,10 +121,13 @@ def network(label: str) -> tuple[None, pd.DataFrame]:
         ours = layers(make(), example).drop(columns="frozen")
     total = {"layer": "total", "parameters": ours["parameters"].sum()}
     ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
-    ours["output_shape"] = ours["output_shape"].str.strip("()").str.replace(", ", " × ")
+    shapes = ours["output_shape"].str.strip("()").str.split(", ")
+    ours["output_shape"] = [" × ".join(f"{int(n):,}" for n in shape if n) for shape in shapes]
+    ours["settings"] = ours["settings"].str.replace("x", " × ")
     printed = papers.table("fedopt", "table3_6_models").query("model == @label")
-    ours.insert(3, "printed", printed["parameters"].to_numpy())
-    return None, ours.loc[:, (ours != "").any()].rename(columns={"output_shape": "output shape"})
+    ours.insert(2, "parameters, printed", printed["parameters"].to_numpy())
+    names = {"output_shape": "output shape", "parameters": "parameters, ours"}
+    return None, ours.loc[:, (ours != "").any()].rename(columns=names)
 
 
 COLUMNS = 3
@@ -221,15 +226,15 @@ def batch_sizes() -> Drawing:
     """Table 7: the paper's batch sizes, and those of the clients of fedlib's tasks.
 
     Returns:
-        No figure. The columns task (the paper's name), printed, and ours (in the paper preset):
-        words if they are the same, or the other number.
+        No figure. The columns task (the paper's name), batch size, printed, and batch size, ours
+        (in the paper preset).
     """
     printed = papers.table("fedopt", "table7_batch_sizes").set_index("task")["batch_size"]
     rows = []
     for name in tables.FEDOPT:
         size, ours = int(printed[TASKS[name]]), tasks.preset_values(name, "paper")["batch_size"]
-        rows.append((TASKS[name], size, "the same" if ours == size else f"{ours}"))
-    return None, pd.DataFrame(rows, columns=["task", "printed", "ours"])
+        rows.append((TASKS[name], size, ours))
+    return None, pd.DataFrame(rows, columns=["task", "batch size, printed", "batch size, ours"])
 
 
 _PARTITIONS = {"": "06_partitions"}

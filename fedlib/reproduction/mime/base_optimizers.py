@@ -147,3 +147,13 @@ def mime_table_5(seed: int = 0) -> Drawing:
         row["compared with"] = known
         rows.append({**row, **pd.DataFrame(gaps).max().map(style.short)})
     return None, pd.DataFrame(rows)
+
+
+def in_brief(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table's columns for a reader: the larger difference, and whether U is linear in g."""
+    gaps = frame[["difference of V", "difference of U"]].astype(float).max(axis=1)
+    old, new = frame["not linear"], frame["not linear with the new v"]
+    linear = ("off by " + old).where(old.astype(float) > 1e-9, "yes")
+    linear += (", but off by " + new + " with the new v").where(new.astype(float) > 1e-9, "")
+    words = frame[["base", "U(g, s)", "V(g, s)", "compared with"]]
+    return words.assign(**{"largest difference": gaps.map(style.short), "U linear in g": linear})

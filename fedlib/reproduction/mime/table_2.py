@@ -102,7 +102,8 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
     for name, source in (("method", "method"), ("column", "base_optimizer")):
         frame[name] = frame["row"].map(printed[source])
     gone = ["paper", "item", "runs", "algorithm", "metric", "ours_unweighted", "row", "unclear"]
-    return None, frame.drop(columns=[*gone, *VERDICT])
+    gone += {*VERDICT} - {"outcome"} if frame["outcome"].any() else VERDICT
+    return None, frame.drop(columns=gone)
 
 
 def _parameters(histories: Sequence[History]) -> float:

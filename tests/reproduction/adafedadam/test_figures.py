@@ -150,11 +150,11 @@ def test_table_4_stands_beside_the_tasks(prepared):
     _, table = figures.table_4()
     table = table.set_index("setup")
     assert list(table["clients, printed"]) == [3500, 16, 697, 100]
-    assert table.loc["Synthetic", ["ours", "training + test examples"]].to_list() == [
+    assert table.loc["Synthetic", ["clients, ours", "training + test examples"]].to_list() == [
         100,
         "6,187 + 2,112",
     ]
-    assert table.loc["Synthetic", "our model"] == "Softmax, 610 parameters"
-    assert table.loc["Femnist", "our model"] == "MLP, 108,478 parameters"
-    assert table.loc["Femnist", ["ours", "data"]].to_list() == [50, "FEMNIST"]
-    assert table.loc["Cifar10", ["ours", "data"]].to_list() == ["", "not prepared"]
+    assert table.loc["Synthetic", "model, ours"] == "Softmax, 610 parameters"
+    assert table.loc["Femnist", "model, ours"] == "MLP, 108,478 parameters"
+    assert table.loc["Femnist", ["clients, ours", "data"]].to_list() == [50, "FEMNIST"]
+    assert table.loc["Cifar10", ["clients, ours", "data"]].to_list() == ["", "not prepared"]
