@@ -81,7 +81,8 @@ def test_layers_follow_the_calls_of_a_forward_pass():
     assert model.training and not any(module._forward_hooks for module in model.modules())
     figure = figures.draw_layers(frame, "Small")
     boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-    assert len(boxes) == 2 * len(frame) + (frame["frozen"] > 0).sum() and figure.axes[0].get_title("left") == "Small"
+    assert len(boxes) == 2 * len(frame) + (frame["frozen"] > 0).sum()
+    assert figure.axes[0].get_title("left") == "Small"
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert {"2 × 2 × 2", "45"} <= {*texts} and any("ReLU" in text for text in texts)
     assert any("18 frozen" in text for text in texts)
