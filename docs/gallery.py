@@ -39,16 +39,20 @@ BADGE = re.compile(r"\[([^]]+)\]\{\.verdict \.([\w-]+)\}")
 ESCAPED = re.compile(r"([\\*_<>$\[\]{}`#|])")
 DOCS = Path(__file__).parent
 LONG = 110  # letters of a sentence
-# The README's pictures: the id, and the parts of the picture that stand beside each other, by their
-# left, upper, right and lower border in inches. All are fit into one shape.
+# The README's pictures: the id, and rows of parts of the picture that stand beside each other, by
+# their left, upper, right and lower border in inches. All are fit into one shape.
 SHAPE = 4 / 3
 CUT_OUT = {
-    "theory/client_drift": [(0.0, 0.0, 3.75, 2.5)],
-    "theory/mimicking": [(0.0, 0.0, 3.75, 1.99)],
-    "fedopt/figure_1": [(0.0, 0.0, 3.68, 2.14)],
-    "adafedadam/figure_3": [(0.0, 0.0, 2.1, 2.3)],
-    "delta_sgd/figure_1": [(2.73, 0.12, 5.5, 2.13)],
-    "fedopt/figure_10": [(0.15, 0.4, 2.12, 1.82), (2.12, 1.94, 3.8, 3.36)],
+    "theory/client_drift": [[(0.0, 0.0, 3.75, 2.06)], [(0.0, 2.06, 4.15, 2.45)]],
+    "theory/mimicking": [[(0.0, 0.0, 3.75, 1.87)]],
+    "fedopt/figure_1": [[(0.0, 0.0, 3.68, 2.14)]],
+    "adafedadam/figure_3": [[(0.0, 0.0, 2.1, 2.3)]],
+    "delta_sgd/figure_1": [[(2.73, 0.12, 5.5, 2.13)]],
+    "fedopt/figure_10": [  # two of the panels, the names of both axes, and the numbers of the lower
+        [(0.0, 1.13, 0.15, 2.53), (0.15, 0.44, 2.12, 1.84), (2.12, 1.98, 3.8, 3.38)],
+        [(0.0, 3.39, 3.8, 3.53)],
+        [(0.85, 3.53, 4.65, 3.69)],
+    ],
 }
 
 
@@ -201,14 +205,19 @@ def site(figures: Path, pages: Path) -> None:
 def cut_out(root: Path, id: str) -> bytes:
     """A PNG of the README's part of a picture, in :data:`SHAPE` on white."""
     with Image.open(root / f"{id}.png") as picture:
-        dots = [[round(edge * DPIS[0]) for edge in box] for box in CUT_OUT[id]]
-        parts = [picture.convert("RGB").crop((a, b, c, d)) for a, b, c, d in dots]
-    width, height = sum(part.width for part in parts), max(part.height for part in parts)
+        dots = [[[round(edge * DPIS[0]) for edge in box] for box in row] for row in CUT_OUT[id]]
+        white = picture.convert("RGB").point(lambda value: 255 if value >= 252 else value)
+        rows = [[white.crop((a, b, c, d)) for a, b, c, d in row] for row in dots]
+    width = max(sum(part.width for part in row) for row in rows)
+    height = sum(max(part.height for part in row) for row in rows)
     size = max(width, round(height * SHAPE)), max(height, round(width / SHAPE))
-    whole, left = Image.new("RGB", size, "white"), (size[0] - width) // 2
-    for part in parts:
-        whole.paste(part, (left, (size[1] - height) // 2))
-        left += part.width
+    whole, top = Image.new("RGB", size, "white"), (size[1] - height) // 2
+    for row in rows:
+        left = (size[0] - width) // 2
+        for part in row:
+            whole.paste(part, (left, top))
+            left += part.width
+        top += max(part.height for part in row)
     png = io.BytesIO()
     whole.quantize(128, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
     return png.getvalue()
