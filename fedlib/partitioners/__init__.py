@@ -16,38 +16,18 @@
 measure the result.
 """
 
-from fedlib.partitioners.dirichlet import (
-    dirichlet,
-    dirichlet_overlapping,
-    dirichlet_proportions,
-    silos,
-)
-from fedlib.partitioners.measures import label_counts, total_variation
-from fedlib.partitioners.pachinko import pachinko
-from fedlib.partitioners.plain import (
-    by_user,
-    iid,
-    local_split,
-    lognormal_sizes,
-    quantity,
-    uniform_sizes,
-)
-from fedlib.partitioners.shards import fixed_classes, shards
-
-__all__ = [
-    "by_user",
-    "dirichlet",
-    "dirichlet_overlapping",
-    "dirichlet_proportions",
-    "fixed_classes",
-    "iid",
-    "label_counts",
-    "local_split",
-    "lognormal_sizes",
-    "pachinko",
-    "quantity",
-    "shards",
-    "silos",
-    "total_variation",
-    "uniform_sizes",
-]
+from fedlib.partitioners.dirichlet import dirichlet as dirichlet
+from fedlib.partitioners.dirichlet import dirichlet_overlapping as dirichlet_overlapping
+from fedlib.partitioners.dirichlet import dirichlet_proportions as dirichlet_proportions
+from fedlib.partitioners.dirichlet import silos as silos
+from fedlib.partitioners.measures import label_counts as label_counts
+from fedlib.partitioners.measures import total_variation as total_variation
+from fedlib.partitioners.pachinko import pachinko as pachinko
+from fedlib.partitioners.plain import by_user as by_user
+from fedlib.partitioners.plain import iid as iid
+from fedlib.partitioners.plain import local_split as local_split
+from fedlib.partitioners.plain import lognormal_sizes as lognormal_sizes
+from fedlib.partitioners.plain import quantity as quantity
+from fedlib.partitioners.plain import uniform_sizes as uniform_sizes
+from fedlib.partitioners.shards import fixed_classes as fixed_classes
+from fedlib.partitioners.shards import shards as shards
