@@ -17,7 +17,6 @@ from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
 from fedlib.datasets.preparing import prepare
 from fedlib.datasets.store import Root, verify
-from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import Error, unknown
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "how_to_get",
     "import_file",
     "info",
-    "leaf_synthetic",
     "load",
     "load_posts",
     "load_text",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedlib.datasets import leaf_synthetic
+from fedlib.tasks.synthetic import leaf_synthetic
 
 
 def test_the_default_draw_is_the_known_one():
