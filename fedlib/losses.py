@@ -371,3 +371,33 @@ def recall_at_5(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     top = outputs.topk(min(5, outputs.shape[-1]), dim=-1).indices
     positives = targets.to(outputs.dtype)
     return positives.gather(-1, top).sum(-1), positives.sum(-1)
+
+
+def each_examples(what: str, value: Any, y: Tensor, pairs: bool) -> tuple[Tensor, ...]:
+    """The result of a loss or a metric for labels ``y [R, B, ...]``: one value, or two parts.
+
+    Args:
+        pairs: whether two parts are allowed, as of a metric.
+
+    Raises:
+        Error: they are not ``[R, B]``, one for each example.
+    """
+    rows, count = y.shape[:2]
+    parts = value if isinstance(value, tuple) and pairs else (value,)
+    for part in parts:
+        if not isinstance(part, Tensor) or part.shape != (rows, count) or part.is_complex():
+            raise Error(
+                f"{what} gives {told(part)} for {rows} row{'s' * (rows > 1)} of {count} examples, "
+                f"but must give one value per example, shape {(rows, count)}"
+            )
+    return parts
+
+
+def told(values: Any) -> str:
+    """A tensor's type and shape, and the range of whole numbers, or another value's type."""
+    if not isinstance(values, Tensor):
+        return f"a {type(values).__name__}"
+    text = f"{str(values.dtype).removeprefix('torch.')} of shape {tuple(values.shape)}"
+    if values.numel() and not (values.is_floating_point() or values.is_complex()):
+        text += f" from {values.min().item()} to {values.max().item()}"
+    return text

@@ -17,12 +17,11 @@ from fedlib.clients import ClientData
 from fedlib.engine.batches import gathered, reads, transformed
 from fedlib.engine.config import RunConfig
 from fedlib.engine.fairness import fairness
-from fedlib.engine.fitting import each_examples, metrics_of
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
-from fedlib.losses import counted_labels
-from fedlib.task import Task
+from fedlib.losses import accuracy, counted_labels, each_examples, of_classes
+from fedlib.task import Metric, Task
 
 # Input or output numbers per chunk, over all configurations together.
 CHUNK_NUMBERS = 4_000_000
@@ -51,6 +50,20 @@ PERSONAL = "personal"
 def evaluated(task: Task) -> dict[str, ClientData]:
     """The data that a task's server model is evaluated on, by split."""
     return {"test": task.test, **task.evaluated}
+
+
+def metrics_of(task: Task, outputs: Tensor, targets: Tensor) -> dict[str, Metric]:
+    """A task's metrics for ``outputs [B, ...]`` and ``targets [N, ...]``.
+
+    The default accuracy is included only if it fits.
+    """
+    named = dict(task.metrics)
+    for name, metric in task.metrics.items():
+        if metric is accuracy and not of_classes(outputs, targets):
+            del named[name]
+        elif metric is accuracy:
+            named[name] = partial(metric, ignored=getattr(task.loss, "ignored", None))
+    return named
 
 
 class Evaluator:
@@ -122,7 +135,7 @@ class Evaluator:
         functions = {"loss": self.task.loss, **metrics_of(self.task, outputs[0], self.y)}
         for name, function in functions.items():
             what = f"task {self.task.name}: {name}"
-            values = each_examples(what, called(what, function, outputs, y), y)
+            values = each_examples(what, called(what, function, outputs, y), y, name != "loss")
             if name == "loss" and counted is not None:
                 values = values[0] * counted, counted.expand(y.shape[:2])
             pair = (*values, torch.ones_like(values[0]))[:2]

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from fedlib import losses, process
 from fedlib.arguments import called
 from fedlib.clients import ClientData
+from fedlib.engine.evaluation import metrics_of
 from fedlib.engine.rows import Statistics
 from fedlib.errors import Error
+from fedlib.losses import each_examples, told
 from fedlib.task import Metric, Task, identity
 
 # The data of the catalogue's tasks were checked when they were prepared or imported. If they have
@@ -77,12 +79,12 @@ class Trial:
         raw = data.x[[example, example]].to(self.device)
         training = split == "train"
         keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device) if training else None
-        what = f"{split} client {client}'s example {example}, {_told(raw[0])}"
+        what = f"{split} client {client}'s example {example}, {told(raw[0])}"
         whose = f"task {self.task.name}: the transform"
         transform = partial(_repeatable, whose, self.task.transform)
         x = called(f"{whose} on {what}", transform, raw.unsqueeze(0), keys)
         if not isinstance(x, Tensor) or x.shape[:2] != (1, 2):
-            raise Error(f"{whose} gives {_told(x)}, but must give [1, 2, ...]")
+            raise Error(f"{whose} gives {told(x)}, but must give [1, 2, ...]")
         if x.is_floating_point() and not torch.isfinite(x).all():
             raise Error(f"{whose} gives NaN or infinity for {what}")
         named = f"{self.named} in {'training' if training else 'evaluation'}"
@@ -90,7 +92,7 @@ class Trial:
         outputs = called(f"{self.named} on {what}", model, self.held(x).squeeze(0))
         if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
-                f"{self.named} gives {_told(outputs)} for 2 examples, but must give a tensor of "
+                f"{self.named} gives {told(outputs)} for 2 examples, but must give a tensor of "
                 "real numbers whose first axis is the examples'"
             )
         return outputs
@@ -109,9 +111,9 @@ class Trial:
         def made(rows: list[Tensor], keyed: list[Tensor]) -> Tensor:
             given = torch.stack(keyed) if split == "train" else None
             shape = f"[{len(rows)}, {len(raw)}, ...]"
-            x = called(f"{whose} on {_told(raw)} as {shape}", call, torch.stack(rows), given)
+            x = called(f"{whose} on {told(raw)} as {shape}", call, torch.stack(rows), given)
             if not isinstance(x, Tensor) or x.shape[:2] != (len(rows), len(raw)):
-                raise Error(f"{whose} gives {_told(x)}, but must give {shape}")
+                raise Error(f"{whose} gives {told(x)}, but must give {shape}")
             return x
 
         together = made([raw], [keys])[0]
@@ -197,11 +199,11 @@ class Trial:
         Raises:
             Error: they are not separate for each example.
         """
-        what = f"task {self.task.name}: {name}"
+        what, pairs = f"task {self.task.name}: {name}", name != "loss"
         if self.task.described:
-            return _parts(what, partial(_repeatable, what, function), rows, labels)
+            return _parts(what, partial(_repeatable, what, function), rows, labels, pairs)
         function = partial(_called_twice, what, function, keeps=True)
-        own = _parts(what, function, rows, labels)
+        own = _parts(what, function, rows, labels, pairs)
         first, last = rows.split(1, 1)
         scale = 1 + float(rows.detach().nan_to_num().abs().max())
         # As in training: several rows, and another number of examples.
@@ -210,11 +212,12 @@ class Trial:
         # Other outputs beside it, larger and smaller, but still probabilities.
         for other in (0.5 * last + 0.5, torch.min(last / 2, 2 * last)):
             both = torch.cat([first, other], 1)
-            beside = _parts(what, function, both, y.unsqueeze(0))
+            beside = _parts(what, function, both, y.unsqueeze(0), pairs)
             alone = all(_same(a[:, 0], b[:, 0]) for a, b in zip(own, beside, strict=True))
             if alone:
-                pairs = zip(beside, _parts(what, function, both[0, many], y[many]), strict=True)
-                alone = all(_close(a[0], b[-1, [2, 0]], scale) for a, b in pairs)
+                others = _parts(what, function, both[0, many], y[many], pairs)
+                both_ways = zip(beside, others, strict=True)
+                alone = all(_close(a[0], b[-1, [2, 0]], scale) for a, b in both_ways)
             if not alone:
                 shapes = f"outputs {_shape(rows[0])}, labels {_shape(labels[0])}"
                 if abs(rows.dim() - labels.dim()) == 1 and 1 in (rows.shape[-1], labels.shape[-1]):
@@ -236,25 +239,11 @@ class Trial:
         outputs = self.outputs(split, data, place)
         y = data.y[[example, example]].to(outputs.device).unsqueeze(0)
         what = f"task {self.task.name}: loss"
-        (loss,) = _parts(what, self.task.loss, outputs.unsqueeze(0), y)
+        (loss,) = _parts(what, self.task.loss, outputs.unsqueeze(0), y, pairs=False)
         if not torch.isfinite(loss).all():
             named = f"{_value(data.y[example])}, so that its loss is {loss.flatten()[0].item()}"
             what = f"the label {named}; clean the data, or leave the example out"
             raise _wrong(self.task, split, data, place, what)
-
-
-def metrics_of(task: Task, outputs: Tensor, targets: Tensor) -> dict[str, Metric]:
-    """A task's metrics for ``outputs [B, ...]`` and ``targets [N, ...]``.
-
-    The default accuracy is included only if it fits.
-    """
-    named = dict(task.metrics)
-    for name, metric in task.metrics.items():
-        if metric is losses.accuracy and not losses.of_classes(outputs, targets):
-            del named[name]
-        elif metric is losses.accuracy:
-            named[name] = partial(metric, ignored=getattr(task.loss, "ignored", None))
-    return named
 
 
 def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kind: str) -> None:
@@ -378,34 +367,17 @@ def _unlike(data: ClientData, example: int) -> int:
 
 
 def _parts(
-    what: str, function: Callable[..., Any], outputs: Tensor, y: Tensor
+    what: str, function: Callable[..., Any], outputs: Tensor, y: Tensor, pairs: bool
 ) -> tuple[Tensor, ...]:
-    """A loss, or a metric's parts, ``[R, B]``."""
+    """A loss, or a metric's parts, ``[R, B]``. See :func:`fedlib.losses.each_examples`."""
     value = called(
-        f"{what} on outputs {_told(outputs[0])}, labels {_told(y[0])} (as [R, B, ...], R rows of B "
+        f"{what} on outputs {told(outputs[0])}, labels {told(y[0])} (as [R, B, ...], R rows of B "
         "examples, to give each example's own, [R, B])",
         function,
         outputs,
         y,
     )
-    return each_examples(what, value, y)
-
-
-def each_examples(what: str, value: Any, y: Tensor) -> tuple[Tensor, ...]:
-    """The result of a loss or a metric for labels ``y [R, B, ...]``: one value, or two parts.
-
-    Raises:
-        Error: they are not ``[R, B]``, one for each example.
-    """
-    rows, count = y.shape[:2]
-    parts = value if isinstance(value, tuple) and not what.endswith(": loss") else (value,)
-    for part in parts:
-        if not isinstance(part, Tensor) or part.shape != (rows, count) or part.is_complex():
-            raise Error(
-                f"{what} gives {_told(part)} for {rows} row{'s' * (rows > 1)} of {count} examples, "
-                f"but must give one value per example, shape {(rows, count)}"
-            )
-    return parts
+    return each_examples(what, value, y, pairs)
 
 
 def _close(left: Tensor, right: Tensor, scale: float = 1.0) -> bool:
@@ -468,16 +440,6 @@ def _beside(what: str) -> Error:
         f"{what} of an example changes with the others in its batch or their keys, so that padding "
         "would count in it: it must be separate for each example of x [G, B, ...] and keys [G, B]"
     )
-
-
-def _told(values: Any) -> str:
-    """A tensor's type and shape, and the range of whole numbers, or another value's type."""
-    if not isinstance(values, Tensor):
-        return f"a {type(values).__name__}"
-    text = f"{str(values.dtype).removeprefix('torch.')} of shape {tuple(values.shape)}"
-    if values.numel() and not (values.is_floating_point() or values.is_complex()):
-        text += f" from {values.min().item()} to {values.max().item()}"
-    return text
 
 
 def _shape(batch: Tensor) -> str:
