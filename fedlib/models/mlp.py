@@ -1,4 +1,6 @@
-"""Multilayer perceptrons: Mime's on EMNIST (Figure 1) and AdaFedAdam's on Femnist."""
+"""Multilayer perceptrons: Mime's on EMNIST (Figure 1), AdaFedAdam's on Femnist, and those without a
+hidden layer: AdaFedAdam's on Synthetic, Mime's logistic regression, FedOpt's Stack Overflow LR.
+"""
 
 from __future__ import annotations
 
@@ -91,3 +93,37 @@ class MLP(Architecture):
             d = torch.bmm(weight.transpose(1, 2), d).mul_(below > 0)
         first = torch.bmm(d.reshape(groups, -1, size), x)
         return losses, [first.view(layers[0][0].shape), d.sum(-1), *grads]
+
+
+class Softmax(nn.Module):
+    """Logits ``[..., classes]`` from ``[..., features]``: one weight matrix and a bias.
+
+    Args:
+        features, classes: number of inputs and of outputs.
+        init: initial weights and biases, ``"keras"`` or ``"torch"``. See
+            :func:`fedlib.models.layers.start`.
+    """
+
+    carries_rows = True
+    cross_entropy_and_grad = staticmethod(MLP.cross_entropy_and_grad)  # without hidden layers
+
+    def __init__(self, features: int = 60, classes: int = 10, init: str = "keras") -> None:
+        super().__init__()
+        self.linear = Linear(features, classes)
+        start(self.linear, init)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+class TagModel(Softmax):
+    """One weight vector and a bias for each tag: 5,000,500 parameters for 10,000 words.
+
+    The sigmoid is part of the loss (:func:`fedlib.losses.binary_cross_entropy`). As in Keras,
+    weights start Glorot-uniform and biases at zero. There are no hidden units to reduce.
+
+    Input bags of words ``[..., words]``, output logits ``[..., tags]``.
+    """
+
+    def __init__(self, words: int = 10_000, tags: int = 500) -> None:
+        super().__init__(words, tags)
