@@ -16,8 +16,7 @@ import numpy as np
 
 from fedlib.algorithms.adaalter import AdaAlter
 from fedlib.algorithms.adafedadam import AdaFedAdam
-from fedlib.algorithms.base import Algorithm, Client
-from fedlib.algorithms.budget import clients_for_budget
+from fedlib.algorithms.base import Algorithm, Client, clients_for_budget
 from fedlib.algorithms.centralized import Centralized
 from fedlib.algorithms.fedadagrad import fedadagrad
 from fedlib.algorithms.fedadam import fedadam
