@@ -283,16 +283,15 @@ class HistoryBuilder:
     def _clients(self, run: int) -> pd.DataFrame:
         """``client, split, metric, value, examples`` at one configuration's last evaluation."""
         parts = {**evaluated(self.task), PERSONAL: self.task.test}
+        last = self.last[run].items()
         frames = [
-            pd.DataFrame(
-                {
-                    "client": parts[split].ids,
-                    "split": split,
-                    "metric": name,
-                    "value": values.double().cpu().numpy(),
-                    "examples": parts[split].sizes,
-                }
-            )
-            for (split, name), values in self.last[run].items()
+            by_client(parts[split], values, split=split, metric=name)
+            for (split, name), values in last
         ]
         return pd.concat(frames, ignore_index=True)
+
+
+def by_client(data: ClientData, values: Tensor, **named: str) -> pd.DataFrame:
+    """The frame of a metric's ``values [clients]``, with columns of one value beside them."""
+    value = values.double().cpu().numpy()
+    return pd.DataFrame({"client": data.ids, **named, "value": value, "examples": data.sizes})

@@ -19,7 +19,7 @@ from fedlib.arguments import called, checked, whole
 from fedlib.clients import ClientData
 from fedlib.engine.config import configure
 from fedlib.engine.device import resolve_device
-from fedlib.engine.evaluation import Evaluator, OwnModels
+from fedlib.engine.evaluation import Evaluator, OwnModels, by_client
 from fedlib.engine.fitting import Trial, require_finite
 from fedlib.engine.program import Program
 from fedlib.engine.rows import FlatModel
@@ -192,15 +192,5 @@ def _tuned(
         own[trains] = server["own"].transpose(0, 1)
     with program._settings(others=False):
         found = OwnModels(program.task, program.model, where)(lambda client: own[client])
-    frames = [
-        pd.DataFrame(
-            {
-                "client": task.test.ids,
-                "metric": name,
-                "value": values[0].double().cpu().numpy(),
-                "examples": task.test.sizes,
-            }
-        )
-        for name, values in found.clients.items()
-    ]
+    frames = [by_client(task.test, values[0], metric=n) for n, values in found.clients.items()]
     return pd.concat(frames, ignore_index=True)
