@@ -240,7 +240,8 @@ class Task:
         if isinstance(self.model, nn.Module):  # its copies will train
             _require_plain(what, self.model)
             self._set(model=partial(copy.deepcopy, self.model))
-        if callable(self.transform) and not _takes_keys(self.transform):
+        own = self.transform is not identity and callable(self.transform)
+        if own and not _takes_keys(self.transform):
             self._set(transform=Fixed(partial(_of_inputs, self.transform)))
         if isinstance(self.loss, type):
             raise Error(f"{what}: loss is the class {self.loss.__name__}: give an instance of it")
