@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor, nn
 
-from fedlib.arguments import check_fields, whole
+from fedlib.arguments import whole
 from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, unknown
 from fedlib.task import Task
@@ -67,9 +67,6 @@ class History:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "task": None}  # a task may hold functions that cannot be pickled
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def stand_in(self) -> bool:
