@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Unpack
@@ -285,7 +285,7 @@ class Store:
             for path in run_files(folder):
                 for digest, run in _sound_runs(path).items():
                     runs[digest] = max(runs.get(digest, run), run, key=_created)
-        for path in reversed(_newest(run_files(self.root))):
+        for path in sorted(run_files(self.root), key=_written):  # the newer file counts
             runs |= _sound_runs(path)
         return sorted(runs.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
@@ -295,7 +295,7 @@ class Store:
         If a file has one run, its name identifies the run, so the file is not read.
         """
         known: dict[str, Path] = {}
-        for path in reversed(_newest(run_files(self.root))):
+        for path in sorted(run_files(self.root), key=_written):
             single = SINGLE.search(path.name)
             known |= dict.fromkeys([single[1]] if single else _sound_runs(path), path)
         return known
@@ -345,11 +345,6 @@ def sound(path: Path, digest: str) -> History | None:
 
 def _created(run: Stored) -> str:
     return str(run.meta["created"])
-
-
-def _newest(paths: Iterable[Path]) -> list[Path]:
-    """The newest files first. If a run is in two files, the newer one counts."""
-    return sorted(paths, key=_written, reverse=True)
 
 
 def _written(path: Path) -> int:
