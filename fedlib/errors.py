@@ -1,7 +1,5 @@
 """The errors that fedlib raises for requests that it cannot carry out."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from typing import Any

@@ -6,8 +6,6 @@ meanwhile, and :func:`recover` restores its name if the process was killed. Othe
 processes are removed by the next writer in the folder, once they are a day old.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Examples of data sets, as PyTorch and Hugging Face have them, item by item."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ A loss may declare the targets that it needs, as those here do with :func:`needs
 checked against the model's outputs before a run's first step. Losses without it are not checked.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

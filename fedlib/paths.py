@@ -1,7 +1,5 @@
 """The folders of data, stored runs and figures, and fedlib's own data files."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tomllib

@@ -18,8 +18,6 @@ that turns them into runs. It loads and trains nothing::
 notebook's parameters, and ``preset`` and ``seed``. Numbers in neither place are None.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import traceback

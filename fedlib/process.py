@@ -5,8 +5,6 @@ process, and a program that imports fedlib may have set them. No run's numbers d
 runs of several Python threads take turns.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import threading

@@ -6,8 +6,6 @@ seed an ordinary generator with the key. Draws inside a round (batch order, augm
 hash (key, counter) pairs with integer arithmetic that gives the same bits on every device.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterator

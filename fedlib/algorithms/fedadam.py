@@ -1,7 +1,5 @@
 """FedAdam: Adam on the server (Reddi et al., Algorithms 2 and 5)."""
 
-from __future__ import annotations
-
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.optimizers import server as servers
 

@@ -1,7 +1,5 @@
 """FedAvg: local SGD, then the weighted mean of the clients' models (McMahan et al., 2017)."""
 
-from __future__ import annotations
-
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.optimizers import server as servers
 

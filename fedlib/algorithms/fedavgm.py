@@ -1,7 +1,5 @@
 """FedAvgM: FedAvg with server momentum (Hsu et al., 2019)."""
 
-from __future__ import annotations
-
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.optimizers import server as servers
 

@@ -1,7 +1,5 @@
 """FedProx: FedAvg with a proximal term in the local objective (Li et al., 2020)."""
 
-from __future__ import annotations
-
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.algorithms.objectives import Proximal
 from fedlib.optimizers import server as servers

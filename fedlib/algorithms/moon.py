@@ -1,7 +1,5 @@
 """MOON: FedAvg with a model-contrastive local objective (Li, He and Song, 2021)."""
 
-from __future__ import annotations
-
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.algorithms.objectives import Moon
 from fedlib.optimizers import server as servers

@@ -5,8 +5,6 @@ paths. It returns the arrays of both splits, as an import has them, and the clie
 are any. The result has the fingerprint that the recipe states.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Loaded data sets: read-only arrays with two splits, and their source."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ their paths, in ``owner+name/``, ``owner/name/``, ``name/`` or ``name-<commit>/`
 folder in an archive of the same name with ``.tar.gz``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ All files are written in the separate folder that :func:`fedlib.datasets.store.w
 writing fails, that folder is deleted with the unfinished files.
 """
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterable, Mapping, Sequence

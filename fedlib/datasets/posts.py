@@ -1,7 +1,5 @@
 """Posts of Stack Overflow as arrays of numbers, and tagged texts in the same form."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from array import array

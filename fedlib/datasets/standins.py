@@ -4,8 +4,6 @@ They let every task run offline. They are not the real data and say so (``Datase
 compare their numbers with a paper's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts as numbers: the papers' character and word encodings, and reading GloVe vectors."""
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata

@@ -6,8 +6,6 @@ style, so the partition is natural. Never compare their numbers with a paper's. 
 the generated sets is known, see :func:`rare_words` and :func:`word_chains`.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 from collections import Counter

@@ -8,8 +8,6 @@ Clients are in the order of their sorted ids, in which TFF samples them, and a c
 the order of the file.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """The batches of a round: the examples of each step, and their transfer to the device."""
 
-from __future__ import annotations
-
 import functools
 import math
 import zlib

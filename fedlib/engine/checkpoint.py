@@ -3,8 +3,6 @@
 Every draw is a function of the seed and the round, so the state holds tensors and numbers only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import signal

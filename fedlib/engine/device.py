@@ -1,7 +1,5 @@
 """The device and its memory: the device of a name, and its free memory."""
 
-from __future__ import annotations
-
 import os
 
 import torch

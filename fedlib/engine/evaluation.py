@@ -1,7 +1,5 @@
 """Evaluation of server models on the test set and per client, and frames of the results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

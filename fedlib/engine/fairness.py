@@ -1,7 +1,5 @@
 """Measures of fairness of AdaFedAdam and q-FedAvg: how evenly a model serves the clients."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

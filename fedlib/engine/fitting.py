@@ -5,8 +5,6 @@ broadcast to a wrong loss, and a module that changes its buffers trains differen
 backend. Here each is one line that names the client, the example and the value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ processor can launch them. A graph launches all of them at once. It reads and wr
 each time, so a step here goes from a state in some memory to the next state in the same memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import partial

@@ -1,7 +1,5 @@
 """Losses and gradients of clients, for algorithms, as rows of one batched computation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

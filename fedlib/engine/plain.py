@@ -6,8 +6,6 @@ a function of its parameters. This loop checks the fast backends and trains all 
 cannot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace

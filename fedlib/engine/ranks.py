@@ -4,8 +4,6 @@ Every rank samples the same cohort and trains a share of its clients. Their sums
 ranks' order on every rank, so that all have the same server. Rank 0 alone reads and writes files.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 from collections.abc import Callable, Sequence

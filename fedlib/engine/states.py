@@ -1,7 +1,5 @@
 """States are nested dicts of tensors. These operations work on all of their leaves."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The choice depends on the model's size, the rows and the device. Its limits were
 two-core x86 machine. A choice changes time and memory, and results by rounding only.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import math

@@ -1,7 +1,5 @@
 """Rounds of configurations that train together: the cohort's local work, the servers' updates."""
 
-from __future__ import annotations
-
 import copy
 import zlib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The architectures' common base: features, a head on them, and support for rows."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 

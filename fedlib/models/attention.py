@@ -1,7 +1,5 @@
 """Self-attention that supports rows."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """A transformer with one attention layer, which replaces DistilBERT in small problems."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

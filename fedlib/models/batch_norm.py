@@ -1,7 +1,5 @@
 """Batch normalisation, with or without running statistics, for one model or for several at once."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -7,8 +7,6 @@ On a GPU, torch runs a convolution of many rows as one grouped convolution, whos
 a third to two thirds as fast as batched products of the same numbers.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The shallow convolutional network of Delta-SGD's MNIST and Fashion-MNIST tasks."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The dense autoencoder of FedOpt's EMNIST AE (its Table 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The convolutional network of FedOpt's EMNIST character recognition (its Table 4)."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -14,8 +14,6 @@ keep these layouts, so that a sequence of them copies nothing. Plain autograd di
 everything.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 hidden layer: AdaFedAdam's on Synthetic, Mime's logistic regression, FedOpt's Stack Overflow LR.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

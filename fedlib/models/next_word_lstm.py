@@ -1,7 +1,5 @@
 """The next-word model of FedOpt's Stack Overflow NWP (its Table 6)."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedlib.models.architecture import Architecture

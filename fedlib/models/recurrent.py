@@ -7,8 +7,6 @@ is one batched product. This also serves small layers (fewer calls), masks with 
 for which torch has no fused kernel.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar

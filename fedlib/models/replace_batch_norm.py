@@ -1,7 +1,5 @@
 """The usual choices for a user's batch normalisation in federated learning, by name."""
 
-from __future__ import annotations
-
 import math
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """The ResNet-18 and ResNet-50 for 32x32 images of Delta-SGD's CIFAR tasks."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """The ResNet-18 with group normalisation of FedOpt's CIFAR-10 and CIFAR-100."""
 
-from __future__ import annotations
-
 import math
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """The sentiment model of AdaFedAdam's Sent140: frozen word vectors and two LSTMs."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedlib.models.architecture import Architecture

@@ -1,7 +1,5 @@
 """The character-level language model of FedOpt's Shakespeare (its Table 5), and Mime's charRNN."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedlib.models.architecture import Architecture

@@ -1,7 +1,5 @@
 """A small convolutional network for images of any size, the default of users' own images."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

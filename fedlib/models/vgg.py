@@ -1,7 +1,5 @@
 """The VGG11 of AdaFedAdam's Cifar10 setup."""
 
-from __future__ import annotations
-
 import math
 
 import torch.nn.functional as F

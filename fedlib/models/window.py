@@ -1,7 +1,5 @@
 """A language model without recurrence, for small problems."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

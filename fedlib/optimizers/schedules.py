@@ -1,7 +1,5 @@
 """Learning-rate schedules: a factor on ``client_lr``, or on the server's rate, for each round."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

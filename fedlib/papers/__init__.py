@@ -25,8 +25,6 @@ In the TOML files a key ending in ``_derived`` is arithmetic or inference, ``_ra
 of our copy, and 000 to 004 number the copies (000 and 001: two versions of the fedopt paper).
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from importlib.resources import files

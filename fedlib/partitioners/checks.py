@@ -1,7 +1,5 @@
 """The partitioners' conditions on their arguments, in one place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

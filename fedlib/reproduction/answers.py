@@ -1,7 +1,5 @@
 """Answering the requests of plans: stored runs, missing runs, and the runs that train together."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The words of a claim are in ``fedlib/papers/claims.toml``. ``claims.py`` of the 
 makes it measurable, see :mod:`fedlib.reproduction.evidence`.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Mapping, Sequence

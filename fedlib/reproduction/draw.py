@@ -5,8 +5,6 @@ figure's other tasks. :func:`redraw` draws the stored runs of one preset, so tha
 small problems with the papers' tasks. Nothing here can train.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path

@@ -12,8 +12,6 @@ To add an entry, in ``figures.py`` of the paper's package::
 and in ``figures.toml`` its caption, and the sentence with its message.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ a paper's table, and the same function judges both. To add a claim, write its wo
         yield above("FedAdam > FedAvg + 0.02", one(end, "fedadam"), one(end, "fedavg") + 0.02)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

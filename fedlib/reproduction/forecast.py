@@ -6,8 +6,6 @@ measured workload in proportion to examples and work (``seconds.toml``). Values 
 data are not guessed: they are None, or NaN in a frame.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

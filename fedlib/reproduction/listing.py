@@ -1,7 +1,5 @@
 """A notebook's plan in tables that a reader understands at a glance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 

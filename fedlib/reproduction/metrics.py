@@ -1,7 +1,5 @@
 """Computation of papers' numbers from a run, weighted by examples and with equal weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

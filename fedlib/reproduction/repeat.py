@@ -13,8 +13,6 @@ value counts as repeated within :func:`tolerance`: its variation between evaluat
 resolution of this many test examples.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import sys

@@ -7,8 +7,6 @@ method the pair with the smallest mean training loss over the last rounds wins, 
 (section 5.1), and its test metric counts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product

@@ -4,8 +4,6 @@ The store is the queue: a shard that was killed is started again and continues f
 and its checkpoint.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shlex

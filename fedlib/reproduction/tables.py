@@ -1,7 +1,5 @@
 """The papers' tables: their cells, and the notebooks that make their runs."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedlib import papers

@@ -4,8 +4,6 @@ A published file has the form of a store's (:mod:`fedlib.results.files`). Its ru
 values that figures, tables and comparisons read (:func:`thin`), compressed as much as possible.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Figures and tables group histories by these values, not by the order of training.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar

@@ -8,8 +8,6 @@ On held-out clients (:func:`held_out_score`) the setting with the best test metr
 the test clients is chosen, and the metric on the other half is reported (:func:`on_half`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

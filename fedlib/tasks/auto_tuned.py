@@ -6,8 +6,6 @@ learning rates are tuned on one problem and used on others, which have other cla
 scales and label skews.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -5,8 +5,6 @@ Its pictures show two handwritten digits. The label is the first digit (ten clas
 that both write (a hundred classes in ten families).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """EMNIST of FedOpt and Mime, one client per writer: recognise or reproduce characters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

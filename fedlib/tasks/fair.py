@@ -1,7 +1,5 @@
 """Common to AdaFedAdam's tasks: every client's examples are split into training and test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The quick preset has a small problem of the same kind, for a network with one hi
 pictures show two handwritten digits, and the label is the first one.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -4,8 +4,6 @@ Without FEMNIST the quick preset has scikit-learn's handwritten digits, as pictu
 points. Synthetic writers of different sizes and hands write them.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """AdaFedAdam's Sent140 setup: the sentiment of a user's tweets, an LSTM on frozen GloVe vectors."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Common to image tasks: transforms, batched over clients and keyed per example, and clients."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """AG News and DBpedia of Delta-SGD: DistilBERT on clients with Dirichlet(1) labels."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -8,8 +8,6 @@ looks the preset up by its name, replaces defaults by the options given, and cal
 ``load``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ They are read from the transcribed tables and settings. A value that a paper doe
 choice, and marked as such.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

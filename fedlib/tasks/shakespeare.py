@@ -1,7 +1,5 @@
 """Shakespeare of FedOpt and Mime: the next character of a role's speech, a two-layer LSTM."""
 
-from __future__ import annotations
-
 import numpy as np
 from torch import nn
 

@@ -4,8 +4,6 @@ FedOpt has both tasks, Mime the next words. Their data are the official posts, a
 small generated sets at the quick preset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

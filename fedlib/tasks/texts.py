@@ -1,7 +1,5 @@
 """The common parts of text tasks: choice of data and clients, and arrays as tensors."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

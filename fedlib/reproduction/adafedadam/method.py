@@ -3,8 +3,6 @@
 Our text copy of the paper lacks its drawing. This one is computed from Algorithms 1 and 2.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -3,8 +3,6 @@
 A column is a task at an alpha, as in Table 1. Its rows are the client optimizers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial

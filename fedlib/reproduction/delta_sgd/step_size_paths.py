@@ -4,8 +4,6 @@ Our text copy of the paper lacks its drawing and its task. This one is computed 
 synthetic data, as notebook 05 explains. It needs no runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Delta-SGD's tasks and client optimizers in the order of its tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fedlib import papers

@@ -1,7 +1,5 @@
 """FedOpt's claims, as statements about a frame of runs or of the paper's numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any

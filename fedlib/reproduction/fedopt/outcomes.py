@@ -1,7 +1,5 @@
 """Grids of learning rates and tau: one row per run, and the best ones by the papers' rules."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 

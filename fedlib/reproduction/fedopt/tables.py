@@ -1,7 +1,5 @@
 """FedOpt's tasks and methods in the order of its tables and figures."""
 
-from __future__ import annotations
-
 from fedlib import papers
 from fedlib.reproduction.tables import find
 
