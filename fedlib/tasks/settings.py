@@ -11,18 +11,11 @@ from fedlib import papers, paths
 
 Values = dict[str, dict[str, Any]]
 
-# Mime gives no learning rates, and its appendix C with the grids was not available. These are
-# half-decades, by base optimizer. For SGD they are FedAvg's in FedOpt's Table 8, as FedAvg is
-# MimeLite with SGD, and Mime's setup "closely matches" FedOpt's. The rates of the logistic
-# regression, and of SGD and momentum on the MLP, are good ones from short grids (8 to 100 rounds)
-# on 105 writers of LEAF's FEMNIST. Elsewhere momentum has SGD's rate, as it does not lengthen a
-# step in the paper's form. The others are chosen by hand.
+CHOSEN = "tasks/chosen.toml"
+# The clients' rates in Mime's experiments by base optimizer, half-decades of our choice.
 MIME_CLIENT_LR: dict[str, dict[str, float]] = {
-    "EMNIST logistic": {"sgd": 1.0, "momentum": 1.0, "adam": 10**-2.0, "adagrad": 10**-1.5},
-    "EMNIST MLP": {"sgd": 0.1, "momentum": 0.1, "adam": 10**-3.0, "adagrad": 10**-2.0},
-    "EMNIST CNN": {"sgd": 0.1, "momentum": 0.1, "adam": 10**-3.0, "adagrad": 10**-2.0},
-    "Shakespeare": {"sgd": 1.0, "momentum": 1.0, "adam": 10**-2.0, "adagrad": 10**-1.5},
-    "StackOverflow": {"sgd": 10**-0.5, "momentum": 10**-0.5, "adam": 10**-2.5, "adagrad": 0.01},
+    label: {base: 10.0**power for base, power in log10.items()}
+    for label, log10 in paths.read_toml(CHOSEN)["mime"].items()
 }
 # FedAvg with an adaptive server of rate 1 and tau 1e-3: about a hundredth of SGD's rate was best in
 # such a grid on the logistic regression.
@@ -164,39 +157,27 @@ def mime(label: str) -> Values:
 def delta_sgd(small: bool = False) -> Values:
     """The Delta-SGD paper's values by algorithm. :func:`delta_sgd_clients` has its clients' values.
 
-    FedAdam has PyTorch's defaults for Adam (Table 4). FedProx' mu and MOON's mu and temperature are
-    not in the paper: they come from the authors' published commands.
+    Those that are not in the paper come from the authors' published commands, see ``chosen.toml``.
 
     Args:
         small: FedAdam's rate is 0.03. With 0.001 no parameter would move by more than 0.04 in the
             forty rounds of a small problem.
     """
-    sgd = {"client_lr": 0.1, "server_lr": 1.0}
-    rate = 0.03 if small else 1e-3
-    return {
-        "fedavg": sgd,
-        "fedadam": {**sgd, "server_lr": rate, "beta1": 0.9, "beta2": 0.999, "tau": 1e-8},
-        "fedprox": {**sgd, "mu": 0.01},
-        "moon": {"client_lr": 0.1, "mu": 1.0, "temperature": 0.5},
-    }
+    values: Values = paths.read_toml(CHOSEN)["delta_sgd"]
+    if small:
+        values["fedadam"]["server_lr"] = 0.03
+    return values
 
 
 def delta_sgd_clients() -> Values:
     """The Delta-SGD paper's client optimizers, tuned on CIFAR-10 and used for all its tasks.
 
-    The paper does not give the chosen rates. The rates of SGD, SGDM, Adam and Adagrad come from the
-    authors' published commands and are in the paper's grids. SPS has f* = 0 and c = 0.5 (the
-    defaults). Delta-SGD has its default numbers except for delta (appendix B).
+    The rates are in ``chosen.toml``. SPS has f* = 0 and c = 0.5 (the defaults). Delta-SGD has its
+    default numbers except for delta (appendix B).
     """
     stated = papers.settings("delta_sgd")["delta_sgd"]
-    return {
-        "sgd": {"client_lr": 0.1},
-        "sgdm": {"client_lr": 0.1},
-        "adam": {"client_lr": 1e-3},
-        "adagrad": {"client_lr": 1e-2},
-        "sps": {},
-        "delta_sgd": {key: stated[key] for key in ("delta", "gamma", "eta0", "theta0")},
-    }
+    own = {key: stated[key] for key in ("delta", "gamma", "eta0", "theta0")}
+    return {**paths.read_toml(CHOSEN)["delta_sgd_clients"], "sps": {}, "delta_sgd": own}
 
 
 def delta_sgd_task(small: bool) -> dict[str, Any]:
