@@ -91,10 +91,10 @@ def bench(
 
     task = _task(load, lambda: load.model(width), cohort, everyone)
     program = _program(task, configurations, where)
-    ways: dict[str, Callable[[], object]] = {"fedlib": program.stepper()}
+    ways: dict[str, Callable[[], object]] = {"fedlib": stepper(program)}
     if rivals:
         theirs = _task(load, lambda: load.plain(width), cohort, everyone)
-        ways["module"] = _program(theirs, configurations, where).stepper()
+        ways["module"] = stepper(_program(theirs, configurations, where))
         torch.manual_seed(0)
         model = load.plain(width).to(where)
         ways["plain"] = _plain(load, copy.deepcopy(model), task, where)
@@ -134,6 +134,17 @@ def _program(task: Task, configurations: int, where: torch.device) -> Program:
     settings: dict[str, Any] = {"rounds": 10**6, "eval_every": 10**6}
     runs = [configure(task, "fedavg", overrides={"client_lr": rate}, **settings) for rate in rates]
     return Program(runs, where)
+
+
+def stepper(program: Program) -> Callable[[], None]:
+    """A function that runs a program's next round at each call."""
+    now = program._start()
+
+    def step() -> None:
+        with program._settings(others=False):
+            program._advance(now, now.done)
+
+    return step
 
 
 def _task(load: Workload, model: Callable[[], nn.Module], cohort: int, population: int) -> Task:

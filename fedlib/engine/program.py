@@ -422,16 +422,6 @@ class Program:
             self._train_plainly(len(saved["progress"]["alive"]))
         return Progress(**saved["progress"])
 
-    def stepper(self) -> Callable[[], None]:
-        """A function that runs the next round at each call, for measuring."""
-        now = self._start()
-
-        def step() -> None:
-            with self._settings(others=False):
-                self._advance(now, now.done)
-
-        return step
-
     def _start(self) -> Progress:
         alive = list(range(len(self.configs)))
         server = self._initial_server(alive)

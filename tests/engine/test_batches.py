@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import fedlib
+from benchmarks.rounds import stepper
 from fedlib.clients import ClientData
 from fedlib.engine import batches as feed
 from fedlib.engine import configure
@@ -134,7 +135,7 @@ def test_a_round_makes_no_array_as_long_as_the_population(algorithm):
     test = fedlib.ClientData(x[:9], (x[:9, 0] > 0).long(), [np.arange(9)])
     task = fedlib.Task("many", lambda: torch.nn.Linear(3, 2), train, test, clients_per_round=10)
     method = {"delta": fedlib.FedOpt(client=fedlib.DeltaSGD())}.get(algorithm, algorithm)
-    step = Program([configure(task, method, rounds=9)], here).stepper()
+    step = stepper(Program([configure(task, method, rounds=9)], here))
     step()  # what is made once
     step()  # before this round backends are compared in miniature
     tracemalloc.start()
