@@ -45,13 +45,12 @@ SHAPE = 4 / 3
 CUT_OUT = {
     "theory/client_drift": [[(0.0, 0.0, 3.75, 2.06)], [(0.0, 2.06, 4.15, 2.45)]],
     "theory/mimicking": [[(0.0, 0.0, 3.75, 1.87)]],
-    "fedopt/figure_1": [[(0.0, 0.0, 3.68, 2.14)]],
-    "adafedadam/figure_3": [[(0.0, 0.0, 2.1, 2.3)]],
+    "fedopt/figure_1": [[(0.0, 0.0, 3.7, 1.0)], [(0.0, 1.0, 3.6, 2.22)]],
+    "adafedadam/figure_3": [[(0.0, 0.0, 2.23, 2.3)]],
     "delta_sgd/figure_1": [[(2.73, 0.12, 5.5, 2.13)]],
-    "fedopt/figure_10": [  # two of the panels, the names of both axes, and the numbers of the lower
-        [(0.0, 1.13, 0.15, 2.53), (0.15, 0.44, 2.12, 1.84), (2.12, 1.98, 3.8, 3.38)],
-        [(0.0, 3.39, 3.8, 3.53)],
-        [(0.85, 3.53, 4.65, 3.69)],
+    "fedopt/figure_10": [  # two of the panels, and the names of both axes
+        [(0.0, 1.12, 0.15, 2.72), (0.15, 0.45, 2.11, 2.05), (2.12, 2.05, 3.8, 3.65)],
+        [(0.85, 3.66, 4.65, 3.81)],
     ],
 }
 
