@@ -3,18 +3,14 @@
 import dataclasses
 import hashlib
 import sys
-from collections import Counter
 from functools import partial
-from unittest.mock import Mock
 
 import pytest
 
 import fedlib
 from fedlib import algorithms
 from fedlib.datasets.catalogue import RECIPES
-from fedlib.engine.config import RunConfig
 from fedlib.plans import Request
-from fedlib.reproduction import matching
 from fedlib.reproduction.compare import cells
 from fedlib.reproduction.matching import Index
 
@@ -98,18 +94,15 @@ def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, our
     assert note(usual, draws="authors") == "order of batches not authors"
     assert note({**usual, "examples": 80}, examples=0) == "examples 80 instead of all"
     assert "clients 3 instead of 100" in note(usual, clients=100)
+    run = hand_made(dataclasses.replace(task, options=usual), rounds=10)
+    exact = dataclasses.replace(run.config, task={**run.config.task, "stand_in": True})
+    run = dataclasses.replace(run, config=dataclasses.replace(exact, dtype="float64"))
+    said = "stand-in data; dtype float64 instead of float32"
+    assert said in ours({"given": {"clients": 3}}, run)["note"]
     # An option that has no effect on this run.
     monkeypatch.setitem(sys.modules["fedlib.tasks.synthetic"].paper, "start", "torch")
     assert note(usual) == ""
     assert note({**usual, "start": "keras"}) == "start keras instead of torch"
-
-
-def test_the_data_and_the_precision_are_told(made, ours):
-    run = made()
-    stand_in = {**run.config.task, "stand_in": True}
-    config = dataclasses.replace(run.config, task=stand_in, dtype="float64")
-    note = ours({}, dataclasses.replace(run, config=config))["note"]
-    assert "stand-in data" in note and "dtype float64 instead of float32" in note
 
 
 def test_missing_seeds_splits_and_tuning_are_told(made, ours):
@@ -267,52 +260,3 @@ def test_a_cell_says_by_which_score_it_is_tuned(made, ours):
     assert ours(held_out, *runs)["ours"] == pytest.approx(80.0)
     thinned = [dataclasses.replace(run, clients=run.clients[:0]) for run in runs[1:]]
     assert "values per client not kept" in ours(cell, *thinned)["note"]
-
-
-def calls(function):
-    """How many functions written in Python a call enters."""
-    count = 0
-
-    def watch(_, event, __):
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
-def test_a_grids_runs_are_found_by_few_calls_each(made, task):
-    """Not each of its requests by looking at all of its runs: four times the grid takes four times
-    the calls, not sixteen."""
-    grids = {}
-    for many in (10, 40):
-        rates = [0.5**power for power in range(many)]
-        runs = [made(overrides={"client_lr": rate}) for rate in rates]
-        given = {"options": task.options, "rounds": 10}
-        asked = [Request("synthetic", "fedavg", overrides={"client_lr": r}, **given) for r in rates]
-        found = Index(runs).plan(asked, "quick", single=False)
-        assert [run.config.digest for run in found] == [run.config.digest for run in runs]
-        index = Index(runs)
-        grids[many] = calls(lambda index=index, asked=asked: index.plan(asked, "quick"))
-    assert grids[40] < 6 * grids[10]
-
-
-def test_runs_are_put_into_words_once_however_many_cells_ask(made, printed, monkeypatch):
-    rates = [{"client_lr": rate} for rate in (0.1, 0.2, 0.4)]
-    runs = [made(overrides=rate, seed=seed) for rate in rates for seed in (0, 1)]
-    plain, seen = RunConfig.as_dict, Counter()
-    monkeypatch.setattr(matching, "same_method", Mock(wraps=matching.same_method))
-
-    def as_dict(config):
-        seen[id(config)] += 1
-        return plain(config)
-
-    monkeypatch.setattr(RunConfig, "as_dict", as_dict)
-    cells(runs, printed(*[{"rounds": 10, "tuned": ("client_lr",)}] * 20))
-    assert len(seen) == len(runs) and set(seen.values()) == {1}
-    assert matching.same_method.call_count == len(rates)
