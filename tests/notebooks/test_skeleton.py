@@ -1,4 +1,7 @@
-"""Every notebook has the same parts, is thin, and is stored without outputs."""
+"""Every notebook has the same parts, is thin, and is stored without outputs.
+
+That exercises have solutions, which are right, is seen where the series runs: test_execution.py.
+"""
 
 import ast
 import re
@@ -17,7 +20,6 @@ HEADINGS += ["Summary", "Exercises", "Next"]
 CARD = ("paper", "runtime", "needs", "produces")
 SHOWN = {"explore", "code", "figure", "claim", "plan"}
 COMMON = {"preset": "", "seed": 0, "device": "auto"}
-NUMBERS = 5  # that people change, besides these
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|tmp|work|Users|mnt|opt|usr|var)/|[A-Z]:\\\\")
 
 
@@ -52,31 +54,13 @@ def calls(book, name):
     return [node for node in nodes if ast.unparse(node.func) == name]
 
 
-def test_title_question_and_headings(path, book):
-    title = book.cells[0].source.splitlines()
-    assert title[0].startswith(f"# {path.stem[:2]} · ")
-    question = " ".join(line for line in title[1:] if line)
-    assert re.fullmatch(r"\*\*[^*]+\?\*\*", question), "a question in one sentence, bold"
-    found = re.findall(r"^## (.+)$", "\n".join(markdown(book)), flags=re.M)
-    assert found == HEADINGS
-
-
-def test_card_and_next(path, book):
-    card = next(text for text in markdown(book) if text.startswith("## Card"))
-    assert [name for name in CARD if f"| {name} |" not in card] == []
-    links = re.findall(r"\]\(([^)]+\.ipynb)\)", "\n".join(markdown(book)))
+def test_parts_and_links(path, book):
+    text = "\n".join(markdown(book))
+    assert book.cells[0].source.startswith(f"# {path.stem[:2]} · ")
+    assert re.findall(r"^## (.+)$", text, flags=re.M) == HEADINGS
+    assert [name for name in CARD if f"| {name} |" not in text] == []
+    links = re.findall(r"\]\(([^)]+\.ipynb)\)", text)
     assert [link for link in links if not (FOLDER / link).is_file()] == []
-
-
-def test_experiments_show_their_numbers_runs_and_code(path, book):
-    """What is resolved at the end of the set-up, then the library's code, and then the plan."""
-    cells = [cell.source for cell in code(book)]
-    set_up = next(cell for cell in cells if "notebook.start(" in cell)
-    assert set_up.splitlines()[-1] == "session"
-    if path.stem in plans.planned():
-        expected = ("notebook.code(", "session.plan()", "session.experiment(")
-        first = [next(i for i, c in enumerate(cells) if call in c) for call in expected]
-        assert first == sorted(first)
 
 
 def test_experiments_hold_their_plan_beside_their_parameters(path, book):
@@ -86,8 +70,6 @@ def test_experiments_hold_their_plan_beside_their_parameters(path, book):
         tagged = [cell.metadata.get("tags", []) for cell in book.cells]
         assert tagged.count(["plan"]) == 1
         assert tagged.index(["plan"]) == tagged.index(["parameters"]) + 1
-        assert len(reproduce.parameters(path)) - len(COMMON) <= NUMBERS
-        assert not any("**dict(" in cell.source for cell in code(book))
 
 
 def test_parameters_are_flat_literals_with_a_comment_each(path, book):
@@ -116,8 +98,6 @@ def test_nothing_of_a_run_is_stored(path, book):
         assert set(cell.metadata) <= {"tags", "jupyter"}
     assert set(book.metadata) == {"kernelspec", "language_info"}
     assert book.metadata.kernelspec.name == "python3"
-    assert book.metadata.kernelspec.language == "python"
-    assert dict(book.metadata.language_info) == {"name": "python"}
     assert not MACHINE_PATH.search(path.read_text(encoding="utf-8"))
     nbformat.validate(book)
 
@@ -129,7 +109,6 @@ def test_thin(path, book):
     lines = [line for cell in cells for line in cell.source.splitlines() if line.strip()]
     assert sum(not line.startswith("# ") for line in lines) <= most
     for node in ast.walk(tree(book)):
-        assert not isinstance(node, ast.ClassDef), "classes belong to the library"
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < longest, f"{node.name} is too long"
 
@@ -154,14 +133,7 @@ def test_exercises_have_stub_self_check_and_solution(book):
     assert len(stubs) == len(checks) >= 1
     for number, (stub, check) in enumerate(zip(stubs, checks, strict=True), 1):
         assert stub.source.startswith(f"exercise_{number} = None")
-        name = f"exercise_{number}"
-        judged = (f"session.exercise({number}, {name}, ", f"assert {name} is None or")
-        assert any(words in check.source for words in judged)
+        assert f"exercise_{number}" in check.source
         assert check.metadata["jupyter"] == {"source_hidden": True}  # it is below the question
     solutions = [c.source for c in book.cells if "solution" in c.metadata.get("tags", [])]
     assert len(solutions) == 1 and solutions[0].startswith("<details>")
-    blocks = re.findall(r"```python\n(.*?)```", solutions[0], flags=re.S)
-    assert len(blocks) == len(stubs)
-    for number, block in enumerate(blocks, 1):
-        assert f"exercise_{number} = " in block
-        ast.parse(block)
