@@ -1,10 +1,14 @@
-"""The rules of docs/architecture.md, read from the imports."""
+"""The rules of docs/architecture.md, read from the imports; and docstrings' examples run."""
 
 import ast
+import doctest
+import importlib
 import re
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fedlib"
@@ -98,3 +102,9 @@ def test_only_the_reproduction_names_a_notebook():
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named = set(re.findall(r"\b[0-9]{2}_[a-z0-9_]+", node.value)) & NOTEBOOKS
                 assert not named, f"{name}, line {node.lineno}: {named}"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_run_as_printed(name):
+    found = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert found.failed == 0

@@ -1,4 +1,4 @@
-"""Plans: which runs the notebooks ask for, and that nothing else can be asked for."""
+"""Plans: which runs the notebooks ask for, how they are listed, and that each is trained once."""
 
 import hashlib
 import json
@@ -12,6 +12,8 @@ import pytest
 import fedlib
 from fedlib import plans, tasks
 from fedlib.plans import Request, grid, neighbours, printed, repeated, thinned
+from fedlib.reproduction import answers, listing
+from fedlib.tasks import load_task
 from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -174,3 +176,82 @@ def test_a_part_leaves_out_notebooks_without_it_and_a_parameter_may_be_of_any_no
     folder = plans.notebooks()
     assert "figure_ids" not in plans.parameters(folder["10_cifar10"])
     plans.check_parameters([folder["10_cifar10"], folder["90_figures"]], ["figure_ids"])
+
+
+RATES = {"client_lr": [0.01, 0.1, 1.0, 10.0], "server_lr": [0.1, 1.0]}
+N = SimpleNamespace(seed=0)
+
+
+def rates(request):
+    return {"client_lr": {"fedavg": 0.5}.get(request.algorithm, 0.25)}
+
+
+def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
+    runs = grid("synthetic", "fedavg", RATES, N) + grid("synthetic", "fedavgm", RATES, N)
+    runs += grid("synthetic", "fedadam", RATES, N, fixed={"tau": 0.1})
+    table = listing.run_table(repeated(runs, 3), "quick", rates)
+    assert table["algorithm"].tolist() == ["fedavg, fedavgm", "fedadam"]
+    assert table["settings"].tolist() == [
+        "client_lr 0.01 … 10 (4); server_lr 0.1, 1",
+        "tau 0.1; client_lr 0.01 … 10 (4); server_lr 0.1, 1",
+    ]
+    assert table["runs"].tolist() == [48, 24]
+    assert set(table["seeds"]) == {"0, 1, 2"} and set(table["rounds"]) == {"120"}
+
+
+@pytest.mark.parametrize("name", plans.planned())
+def test_every_plan_is_listed_whole_and_shortly(name):
+    requests = plans.requests(name)
+    table = listing.run_table(requests, "quick", rates)
+    assert table["runs"].sum() == len(requests) and len(table) <= 14
+    assert set(table["part"]) == {request.part for request in requests}
+    tasks = listing.task_table(requests, "quick", ["clients"])
+    assert tasks["task"].tolist() == list(dict.fromkeys(request.task for request in requests))
+    assert (tasks != "").all(axis=None)
+
+
+def test_answers_come_in_order_and_each_task_is_loaded_once(store, trained):
+    """Two tasks in turns, two seeds, a grid, and a run that is asked for twice.
+
+    The curves differ in their cohorts, so that they never train together.
+    """
+    common = dict(options={"clients": 4}, rounds=2)
+    curves = [
+        Request("synthetic", "fedavg", "curves", clients_per_round=2, **common),
+        Request("synthetic", "fedadam", "curves", clients_per_round=3, **common),
+    ]
+    cells = [
+        Request("synthetic", "fedavg", "grid", {"client_lr": rate}, eval_every=0, **common)
+        for rate in (0.1, 0.2)
+    ]
+    quadratic = Request("quadratic", "fedavg", "other", {"local_steps": 1}, rounds=1)
+    requests = [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
+    loaded = []
+
+    def load(name, **options):
+        loaded.append((name, options["seed"]))
+        return load_task(name, **options)
+
+    histories = answers.answer(store, requests, "quick", load)
+    assert loaded == [("synthetic", 0), ("synthetic", 1), ("quadratic", 0)]
+    for request, history in zip(requests, histories, strict=True):
+        config = history.config
+        assert (config.task["name"], config.algorithm) == (request.task, request.algorithm)
+        assert config.rounds == request.rounds and config.seeds["init"] == request.seed
+        assert config.task["seed"] == request.seed
+    assert [h.config.method["client"]["lr"] for h in (histories[0], histories[-2])] == [0.1, 0.2]
+    assert histories[2].config.digest == histories[-1].config.digest
+    digests = [digest for program in trained for digest in program]
+    assert len(digests) == len(set(digests)) == 7
+    assert len(trained) == 6  # the grid's cells together
+    trained.clear()
+    again = answers.answer(store, requests, "quick")
+    assert [h.config.digest for h in again] == [h.config.digest for h in histories]
+    assert not trained
+
+
+def test_a_refused_request_says_so_before_anything_trains(store, trained):
+    bad = [Request("quadratic", "fedavg", "a"), Request("quadratic", "fedavg", "a", {"tau": 1.0})]
+    refused("unknown override for fedavg 'tau'", answers.answer, store, bad, "quick")
+    refused("unknown override for fedavg 'tau'", answers.survey, bad, "quick")
+    assert not trained

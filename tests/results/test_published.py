@@ -2,6 +2,8 @@
 
 import dataclasses
 import random
+import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -10,13 +12,14 @@ import pytest
 import fedlib
 from fedlib.reproduction.compare import compare
 from fedlib.results import Store
-from fedlib.results.files import open_runs
+from fedlib.results.files import open_runs, run_files
 from fedlib.results.published import publish, rounded, thin
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import training_score
 from tests.refusals import refused
 
-FOLDER = Path(__file__).resolve().parents[2] / "data" / "results"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "data" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +196,24 @@ def test_what_cannot_be_published(tmp_path):
     fresh = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
     refused("does not come from a store", publish, tmp_path, "own", [fresh])
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def git(*words):
+    try:
+        return subprocess.check_output(["git", "-C", str(ROOT), *words], text=True).strip()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no checkout by git here, so no history")
+
+
+def test_published_runs_are_of_commits_of_this_history():
+    if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT:
+        pytest.skip("no checkout of its own here, so no history")
+    if git("rev-parse", "--is-shallow-repository") == "true":
+        pytest.skip("a shallow clone has not all of the history: git fetch --unshallow")
+    history, problems, runs = set(git("rev-list", "HEAD").splitlines()), Counter(), 0
+    for path in run_files(FOLDER):
+        for run in open_runs(path).values():
+            known, runs = run.meta.get("git"), runs + 1
+            if not known or known["dirty"] or known["commit"] not in history:
+                problems[path.stem] += 1
+    assert runs > 1000 and not problems
