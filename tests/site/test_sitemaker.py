@@ -14,24 +14,9 @@ from fedlib.paths import project_root
 from fedlib.reproduction import reproduce
 
 
-@pytest.mark.parametrize(
-    ("where", "names"),
-    [
-        ("Figure 1, Table 1 (CIFAR-100)", ["figure_1", "table_1"]),
-        ("Figures 2, 5 to 7", ["figure_2", "figure_5", "figure_6", "figure_7"]),
-        ("Figures 3 and 13, Table 9", ["figure_3", "figure_13", "table_9"]),
-        ("section 5, Figure 1, appendix B.2", ["figure_1"]),
-        ("Figure 5, Tables 2b, 4 to 5", ["figure_5", "table_2b", "table_4", "table_5"]),
-    ],
-)
-def test_a_claims_place_names_figures_and_tables(where, names):
-    assert list(gallery.named(where)) == names
-
-
 def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
     ids = gallery.ids()
     assert len(ids) == len(set(ids)) == 59
-    assert ids[:2] == ["fedopt/figure_1", "fedopt/figure_2"] and ids[10] == "fedopt/figure_11"
     for id in ids:
         path = tmp_path / id
         path.parent.mkdir(exist_ok=True)
@@ -39,8 +24,7 @@ def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
         record["presets"] = ["quick"] if id == "fedopt/figure_1" else ["laptop"]
         path.with_suffix(".json").write_text(json.dumps(record))
         if "table" in id:
-            page = '<html><style>#T_fedlib {}</style><table id="T_fedlib">90.12</table></html>'
-            path.with_suffix(".html").write_text(page)
+            path.with_suffix(".html").write_text('<html><table id="T_fedlib">90.12</table></html>')
     stated = pd.DataFrame(papers.claims())[["paper", "where", "says"]]
     frame = stated.set_axis(["source", "where", "claim"], axis=1)
     frame["quick"] = "**holds** (+0.1 ± 0.0)"
@@ -48,11 +32,8 @@ def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "verdicts", lambda: frame)
     gallery.site(tmp_path, tmp_path)
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
-    ideas = gallery.makers(gallery.sentences())
-    assert index.count("{container} card") == 59 + len(ideas) and "All 59 figures" in index
-    assert ideas["theory/mimicking"] == "04_mimicking_centralized"
+    assert index.count("{container} card") == 59 + len(gallery.makers(gallery.sentences()))
     assert "](/figures/theory/mimicking.png)](/notebooks/04_mimicking_centralized.ipynb)" in index
-    assert "(drawn/fedopt/figure_1.png)](fedopt.md#fedopt-figure-1)" in index
     # A badge is the verdict on what is pictured.
     assert "fedopt-figure-1)** [holds]" in index and "fedopt-figure-4)** [does not hold]" in index
     groups = [path.read_text(encoding="utf-8") for path in tmp_path.glob("notebooks_*.md")]
@@ -61,7 +42,6 @@ def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
         text = (tmp_path / f"{paper}.md").read_text(encoding="utf-8")
         for claim in own["claim"]:
             assert f"- {claim}\n  quick: [holds]{{.verdict .holds}} (+0.1 ± 0.0);\n" in text
-            assert "real data: scaled down: [does not hold]{.verdict .does-not-hold}; why." in text
         assert r"Caption of\_" in text
     assert text.count("90.12") == sum(id.startswith(f"{paper}/table") for id in ids)
 
