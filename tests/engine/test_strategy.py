@@ -3,35 +3,10 @@
 import torch
 
 import fedlib
-from fedlib import models, process
 from fedlib.engine import configure, execute, programs, strategy
 from fedlib.engine.device import free_bytes
 
 CPU = torch.device("cpu")
-
-
-def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel():
-    with process.threads(4, others=False):
-        small = strategy.pick(610, 1, 10, CPU)
-        assert (small.backend, small.threads) == ("vectorized", 1)
-        assert strategy.pick(610, 1, 1000, CPU, chunk_clients=1).threads == 1
-        assert strategy.pick(1_206_590, 1, 10, CPU) == strategy.Strategy("parallel", 1, 4)
-        middle = strategy.pick(100_000, 1, 10, CPU)
-        assert (middle.backend, middle.chunk_clients) == ("parallel", 3)
-        assert strategy.pick(1_206_590, 1, 1, CPU).backend == "vectorized"
-    with process.threads(1, others=False):
-        assert strategy.pick(1_206_590, 1, 10, CPU).backend == "vectorized"
-
-
-def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_not():
-    assert strategy.stacks(models.MLP(784, (300, 100), 10))
-    assert not strategy.stacks(models.EMNISTAutoencoder())
-    assert strategy.stacks(models.ShakespeareLSTM(90, width=0.1))
-    assert not strategy.stacks(models.DeltaCNN(10))
-    with process.threads(2, others=False):
-        for stacked, backend, clients in ((True, "vectorized", 10), (False, "parallel", 8)):
-            found = strategy.pick(100_000, 1, 16, CPU, stacked=stacked)
-            assert found == strategy.Strategy(backend, clients, 2)
 
 
 def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(monkeypatch):
