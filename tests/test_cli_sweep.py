@@ -14,7 +14,6 @@ import pytest
 
 from fedlib import engine
 from fedlib.engine import checkpoint
-from fedlib.engine import program as program_module
 from fedlib.reproduction import draw, sweep
 from fedlib.results import Store
 from tests.results.test_store import same
@@ -97,17 +96,6 @@ def test_a_sweep_ends_before_its_time_is_over_and_the_same_command_goes_on(
     assert len(whole.stored()) == len(store.stored()) == 4
     for run in whole.stored():
         same(run.history(), store.load(run.config.digest))
-
-
-def test_a_log_has_a_line_a_minute_and_says_which_device_it_is(command, monkeypatch, caplog):
-    minute = itertools.count(step=61)
-    monkeypatch.setattr(program_module, "_told", [0.0])
-    monkeypatch.setattr(program_module.time, "monotonic", minute.__next__)
-    _, _, error = command(*WORDS[:-1], "rounds=4")
-    assert error.startswith("fedlib: training on the CPU, 1 threads")
-    lines = [one.getMessage() for one in caplog.records if one.name == "fedlib.progress"]
-    assert "2 of 3 programs are done" in lines
-    assert any(line.startswith("fedavg on synthetic: 4 of 4 rounds, ") for line in lines)
 
 
 @pytest.mark.parametrize("git", [None, {"commit": "a" * 40, "dirty": True}])

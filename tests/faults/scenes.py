@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 import fedlib
-from fedlib import cli, datasets, figures, files
+from fedlib import datasets, figures, files
 from fedlib.datasets import catalogue
 from fedlib.results import Store
 from fedlib.results.files import open_runs
@@ -231,21 +231,6 @@ def _drawn(place):
     return {path.name: path.read_text() for path in parts if path.suffix in (".csv", ".html")}
 
 
-def _sweep(place):
-    """A command of several programs."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr("fedlib.engine.checkpoint.SECONDS", 0.0)
-        words = ["sweep", "23", "--part=curves", "-p", "rounds=2", "-p", "seeds=1"]
-        patch.setattr(sys, "argv", ["fedlib", *words, f"--data-root={place}"])
-        cli.main()
-    assert ended.value.code == 0
-
-
-def _swept(place):
-    runs = {run.config.digest: run.history() for run in _store(place).stored()}
-    return {digest: each.frame.to_csv() for digest, each in runs.items()}
-
-
 SCENES = [
     Scene("import", nothing, _import(1), _verified("own")),
     Scene("import in place of another", _import(0), _import(1), _verified("own")),
@@ -255,4 +240,3 @@ SCENES = [
     Scene("publish again", _publish(1), _publish(0), _published),
     Scene("save a figure", _figure(0), _figure(1), _drawn),
 ]
-SWEEP = Scene("sweep", nothing, _sweep, _swept)

@@ -31,7 +31,7 @@ def next_process(monkeypatch):
 
 
 KILL = 0
-WHAT = [(scene, KILL) for scene in (*scenes.SCENES, scenes.SWEEP) if hasattr(os, "fork")]
+WHAT = [(scene, KILL) for scene in scenes.SCENES if hasattr(os, "fork")]
 WHAT += [(scene, number) for scene in scenes.SCENES for number in (errno.ENOSPC, errno.EACCES)]
 
 
