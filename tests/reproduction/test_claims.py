@@ -21,7 +21,6 @@ from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.tables import FEDOPT
 from fedlib.results import Store
-from fedlib.results.reading import hyperparameters
 
 ROUNDS = 15
 
@@ -382,23 +381,6 @@ def test_a_reason_stands_by_every_published_verdict_but_holds(tmp_path, preset):
     assert len(verdicts) > 15
     for each in verdicts:
         assert bool(each.reason) == (each.verdict != HOLDS), each.id
-
-
-def test_with_a_larger_client_rate_momentum_ends_as_the_exception_of_cifar10_says():
-    """A run beside 10's plan, with whose rates the claim does not hold."""
-    runs = Store("unused", [project_root() / "data" / "results"]).stored(published=True)
-    asked, ends, losses = ("cifar10", "laptop", 4000), {}, {}
-    for run in runs:
-        task = run.config.task
-        if (task["name"], task["preset"], run.config.rounds) == asked:
-            history = run.history()
-            name = run.config.algorithm, hyperparameters(run)["client_lr"] > 0.05
-            ends[name] = history.final("accuracy", window=100)
-            losses[name] = history.series("loss", "train").iloc[-100:].mean()
-    assert len(ends) == 7 and min(losses, key=losses.get) == ("fedavgm", True)
-    (adam,) = (end for (name, _), end in ends.items() if name == "fedadam")
-    assert abs(ends["fedavgm", True] - adam) < 0.01
-    assert ends["fedavgm", True] > ends["fedavg", True] + 0.02 > ends["fedavgm", False] + 0.01
 
 
 def test_a_method_of_whose_runs_some_are_missing_does_not_count(tmp_path):
