@@ -103,8 +103,6 @@ REFUSED = [
     ({"train_coarse": np.array([*"ababab"])}, "train_coarse is <U1, but needs integers$"),
     ({"train_y": np.full(6, 2**63, dtype=np.uint64)}, "integers from 9223372036854775808 to"),
     ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"train_x, but uint8 \(2, 3\)"),
-    ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
-    ({"train_x": np.zeros((6, 3, 2), dtype=complex)}, "train_x is complex128"),
     ({"test_x": np.zeros((0, 3, 2), np.uint8), "test_y": np.zeros(0, int)}, "test_x is empty"),
     ({"classes": np.array(["a", "b"])}, "has label 2, but classes names only 2"),
     ({"classes": np.array([1, 2, 3])}, "classes must be"),
@@ -112,7 +110,7 @@ REFUSED = [
      "unknown label 'b'"),
     ({"train_clients": np.zeros(6, dtype=int)}, "'train_clients': did you mean 'train_client'"),
     *(({"train_x": np.zeros((6, *shape))}, r"channels seem .*x.transpose\(0, 2, 3, 1\)")
-      for shape in ((3, 32, 32), (2, 8, 16), (12, 64, 64), (512, 7, 7))),
+      for shape in ((3, 32, 32), (512, 7, 7))),
 ]  # fmt: skip
 
 
@@ -239,15 +237,12 @@ BAD_LINES = [
     ("[" * 100000, "line 2: Invalid JSON: recursion limit"),
     ('{"client": "\xff"}', "line 2: Invalid JSON: invalid unicode"),
     (row(client=None), "line 2: client: Field required"),
-    (row(text=7), "line 2: text: Input should be a valid string, not 7"),
     (row(split="valid"), "line 2: split: Input should be 'train' or 'test', not 'valid'"),
     (row(label=-1), "line 2: label is -1 .allowed: a whole number >= 0, or a word"),
     (row(label=True), "line 2: label is True .allowed"),
     (row(label=2**63), "line 2: label is 9223372036854775808 .allowed"),
     (row(label="a"), "line 2: has a word as label, but the lines before have label"),
     (row(tags=["a"]), "line 2: has both label and tags"),
-    (row(label=None, tags="a"), "line 2: tags: Input should be a valid array"),
-    (row(label=None, tags=["a"]), "line 2: has tags, but the lines before have label"),
     (row(label=None), "line 2: has neither label nor tags, but the lines before have label"),
 ]
 UNUSABLE = [

@@ -28,15 +28,6 @@ class Caches(nn.Linear):
         return super().forward(input) * self.ones
 
 
-class Doubles(Caches):
-    """One that changes the buffer from its second call on."""
-
-    def forward(self, input):
-        if "ones" in self._buffers:
-            self.ones = 2 * self.ones
-        return super().forward(input)
-
-
 def task(model=lambda: nn.Linear(3, 3), x=X, y=Y, **others):
     data = fedlib.ClientData(x, y, PARTS)
     return fedlib.Task("mine", model, data, data, **others)
@@ -67,7 +58,6 @@ WRONG = {
         {"model": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))},
         "changes the buffer 'parametrizations.weight.0._u'",
     ),
-    "a cache that changes": ({"model": lambda: Doubles(3, 3)}, "changes the buffer 'ones'"),
     "two outputs": ({"model": lambda: nn.GRU(3, 3)}, "model GRU gives a tuple"),
     "detached outputs": (
         {"loss": lambda o, y: losses.cross_entropy(o.detach(), y)},
@@ -86,10 +76,6 @@ WRONG = {
         {"y": X[:, :1], "model": lambda: nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))}
         | {"loss": absolute},
         r"outputs \[B\], labels \[B, 1\], which broadcast to \[B, B\]: squeeze",
-    ),
-    "outputs in a column": (
-        {"y": X[:, 0], "model": lambda: nn.Linear(3, 1), "loss": absolute},
-        r"outputs \[B, 1\], labels \[B\], which broadcast to \[B, B\]: squeeze",
     ),
     "a loss of one row": (
         {"loss": lambda o, y: losses.cross_entropy(o[:1], y[:1])},
@@ -111,13 +97,9 @@ WRONG = {
         {"transform": lambda x, keys: x + next(COUNTER)},
         "the transform gives something else when it is called again",
     ),
-    "an infinite label": (
-        {"y": changed(X, 4, float("inf")), "loss": nn.L1Loss()},
-        "train client 1's example 4 has the label .inf, inf, inf., so that its loss is inf",
-    ),
     "a label that is infinite in float32": (
         {"y": changed(X.double(), 4, 1e300), "loss": nn.L1Loss()},
-        "has the label .1e.300, .* so that its loss is inf",
+        "train client 1's example 4 has the label .1e.300, .* so that its loss is inf",
     ),
     "a transform that fails": (
         {"transform": lambda x, keys: x @ x},
@@ -136,7 +118,6 @@ MEASURES = {
     "contrast": lambda o, y: (o @ o.mT).logsumexp(-1) - o.square().sum(-1),
     "centre": lambda o, y: (o - o.mean(1, keepdim=True)).square().sum(-1),
     "hardest": lambda o, y: losses.cross_entropy(o, y) * (o == o.amax((1, 2), True)).any(-1),
-    "lowest": lambda o, y: losses.cross_entropy(o, y) + o.amin(1, True).sum(-1),
     "others' labels": lambda o, y: losses.cross_entropy(o, y) * (y == y[:, :1]).sum(1, True),
     "how many there are": lambda o, y: losses.cross_entropy(o, y) / y.shape[1],
 }
