@@ -111,15 +111,3 @@ def test_a_run_goes_on_with_the_same_cohorts_or_not_at_all(tmp_path):
     )
     known[0] = [0]
     assert fedlib.run(task, "fedavg", **common).frame.equals(whole.frame)
-
-
-def test_only_the_drawn_cohorts_train():
-    # Client i pulls to i: with one client a round the server's model says who it was.
-    task = fedlib.quadratic_task(np.ones((6, 1, 1)), np.arange(6.0)[:, None])
-    drawn = dataclasses.replace(task, cohorts=lambda number, size: np.array([[5, 2, 4, 0][number]]))
-    settings = {"dtype": "float64", "overrides": {"client_lr": 0.5, "local_steps": 1}}
-    history = fedlib.run(drawn, "fedavg", rounds=4, clients_per_round=1, **settings)
-    x = 0.0
-    for target in (5, 2, 4, 0):
-        x += 0.5 * (target - x)
-    assert float(history.params["x"]) == pytest.approx(x, abs=1e-12)
