@@ -25,12 +25,10 @@ MISTAKES = [
     (["run", "synthetic", "fedavg", "--option", "width=1"], "unknown option of task synthetic"),
     (["run", "synthetic", "fedavg", *("--set", "client_lr=1") * 2], "client_lr is given twice"),
     (["run", "synthetic", "fedavg", "--option", "preset=paper"], "use --preset"),
-    (["run", "synthetic", "fedavg", "--option", "name=x"], "rename your function's"),
     (["run", "synthetic", "fedavg", "--set", "client_lr=" + "[" * 100_000], "client_lr is"),
     (["grid", "synthetic", "fedavg", "client_lr"], "is not KEY=V1,V2"),
     (["grid", "synthetic", "fedavg", "mu=1", "--set", "mu=2"], "also as --set"),
     (["grid", "synthetic", "fedavg", "rounds=1,2"], "axis rounds is no hyperparameter"),
-    (["grid", "synthetic", "fedavg", "self=1"], "axis self is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "local_epochs=[1,2],[2,1]"], "local_epochs is [2, 1]"),
     (["data", "import", "mine", "."], " is no folder of LEAF's JSON: "),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
@@ -51,7 +49,6 @@ MISTAKES = [
     (["publish", "23"], "4 runs of 23_fair_synthetic are not stored. Run: fedlib sweep 23"),
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own' (allowed"),
     (["publish", "23", "--partial"], "no runs to publish"),
-    (["publish", "10_other", "23"], "runs of 10_other are not stored"),
     (["claims", "mime-prox", "--stored", "--device", "nope"], "unknown device 'nope'"),
     (["doctor", "\ud800"], "fedlib: "),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
@@ -115,12 +112,8 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     assert {"own", "ag_news"} <= {card["name"] for card in command.json("data", "list")}
     listed = command.says("data", "list").splitlines()
     (line,) = [line for line in listed if line.startswith("ag_news")]
+    assert line.split()[:2] == ["ag_news", "yes"]
     folder = own_folders / "data" / "prepared" / "ag_news"
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "ag_news", "(0", "MB)"]
-    assert line.split() == [*shown, "ag_news"]
-    (line,) = [line for line in listed if "prepare femnist_105 (86 MB)" in line]
-    assert line.endswith("12 13 20 24 31 32 33 38")
     command.refused("with overwrite=True, or --overwrite", "data", "prepare", "ag_news")
     again = ("data", "prepare", "ag_news", "--overwrite", "--from")
     status, _, err = command(*again, str(folder))
@@ -212,7 +205,7 @@ def test_what_is_listed_is_what_is_declared(command, prepared, own_folders):
 
 def test_a_request_to_end_in_the_first_seconds_is_told_in_one_line():
     process = started("run", "quadratic", "fedavg", "--rounds", "1000000", "--set", "local_steps=1")
-    time.sleep(5)
+    time.sleep(1)  # it imports PyTorch, or trains
     process.send_signal(signal.SIGTERM)
     try:
         _, errors = process.communicate(timeout=60)
@@ -248,7 +241,7 @@ def test_streams_and_letters_of_a_shell(tmp_path, shell, status, lines):
 def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path):
     """The terminal sends it to all processes of the group."""
     process = started("reproduce", "23", "--output", str(tmp_path))
-    time.sleep(6)
+    time.sleep(3)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (130, "fedlib: interrupted\n")
