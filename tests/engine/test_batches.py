@@ -106,16 +106,6 @@ def test_each_local_step_has_masks_of_its_own():
     assert len(seen[-1].unique()) == 3 * len(keys)
 
 
-def test_finished_clients_leave_and_only_last_batches_are_short():
-    p = plan([0, 1, 2, 3, 4], local_epochs=1)
-    assert p.clients.tolist() == [3, 0, 2, 4, 1]
-    assert p.steps.tolist() == [4, 3, 1, 1, 0]
-    assert p.active == [4, 2, 2, 1]
-    assert torch.equal(p.mask.sum(1), p.counts)
-    assert p.widths == [3, 3, 3, 1] and p.ragged == [True, False, True, False]
-    assert p.counts.sum() == 21
-
-
 def test_local_steps_cycle_through_the_data():
     p = plan([0, 3], steps=[5, 1, 1, 2, 1])
     own = batches(p, 0)

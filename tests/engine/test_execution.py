@@ -30,7 +30,7 @@ OTHERWISE = {
     "threads": st.integers(1, 3),
     "stop": st.none() | st.integers(1, 3),
 }
-DRAWN = settings(max_examples=40, deadline=None, derandomize=True)
+DRAWN = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 class After(Deadline):

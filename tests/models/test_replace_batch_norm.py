@@ -60,7 +60,7 @@ def test_of_flat_features_it_is_layer_normalisation(width):
 
 
 def convolutions(norm, dims):
-    conv = {0: nn.Linear, 1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[dims]
+    conv = {0: nn.Linear, 1: nn.Conv1d, 2: nn.Conv2d}[dims]
     first = (
         conv(4, 8) if dims == 0 else nn.Sequential(nn.Unflatten(1, (1, *[2] * dims)), conv(1, 8, 1))
     )
@@ -71,8 +71,6 @@ LAYERS = {
     "flat": (lambda **given: nn.BatchNorm1d(8, **given), 0),
     "series": (lambda **given: nn.BatchNorm1d(8, **given), 1),
     "images": (lambda **given: nn.BatchNorm2d(8, **given), 2),
-    "volumes": (lambda **given: nn.BatchNorm3d(8, **given), 3),
-    "synchronised, flat": (lambda **given: nn.SyncBatchNorm(8, **given), 0),
     "synchronised": (lambda **given: nn.SyncBatchNorm(8, **given), 2),
 }
 

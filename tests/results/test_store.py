@@ -285,12 +285,3 @@ def test_several_writers_may_finish_the_same_run(store, quadratic):
         assert all(pool.map(write, range(4)))
     same(history, store.load(history.config.digest))
     assert not leftovers(store)
-
-
-def test_a_users_task_and_a_composed_method_are_stored(store, no_training):
-    task = fedlib.quadratic_task(np.eye(2)[None], np.ones((1, 2)), name="../my task")
-    method = fedlib.FedOpt(client=fedlib.SGD(lr=0.1), server=fedlib.server.Adam(lr=0.01))
-    first = store.run(task, method, rounds=1, overrides=STEPS)
-    assert store.paths()[first.config.digest].parent.parent == store.root
-    no_training()
-    same(first, store.run(task, method, rounds=1, overrides=STEPS))
