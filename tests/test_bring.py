@@ -130,26 +130,19 @@ CE, BCE = nn.CrossEntropyLoss(), nn.BCEWithLogitsLoss()
 WRONG = [
     (BCE, MASKS[:, None] * 255, 1, "example 0 has .*, in it 255, .*between 0 and 1 .*give y / 255"),
     (BCE, MASKS.float(), 1, r"outputs \[2, 1, 4, 4\] and targets \[2, 4, 4\] .*give y\[:, None\]"),
-    (BCE, 2.0 * BOTH - 1, 1, r"has the label -1\.0 .*: give \(y \+ 1\) / 2"),
-    (BCE, BOTH + 1, 1, "has the label 2 .*give y - 1"),
     (BCE, Y, 3, r"outputs \[2, 3\] and targets \[2\] a batch: the two must have the same shape"),
     (CE, MASKS * 255, 2, "whole numbers in 0..1 .*give y // 255"),
-    (CE, MASKS[:, None], 2, r"targets \[2, 1, 4, 4\] .*give y\.squeeze\(1\)"),
-    (CE, torch.where(torch.arange(12)[:, None, None] == 9, 7, MASKS), 3, "1's example 9 .*in it 7"),
     (CE, MASKS, 1, "an output for each class, and the model gives one: .*BCEWithLogits"),
     (losses.cross_entropy, BOTH, 1, "in 0..0, .*BCEWithLogits"),
     (CE, 5 * X[:, :3], 3, "needs numbers between 0 and 1"),
     (CE, Y.float(), 3, r"give y\.long\(\) if these are classes"),
-    (losses.cross_entropy, X[:, 0], 1, r"for a regression loss=nn\.MSELoss\(\)"),
     (nn.KLDivLoss(), F.one_hot(Y).float(), 3, "the logarithms of probabilities, which the model"),
-    (CE, Y + 1, 3, "example 2 has the label 3 .*in 0..2, .*give y - 1"),
     (losses.cross_entropy, torch.where(Y == 2, -1, Y), 3, "has the label -1 .*in 0..2"),
     (CE, torch.where(Y == 2, 156, Y).to(torch.uint8), 3, r"label 156 \(uint8\)"),  # -100 of 8 bits
     (CE, torch.where(torch.arange(12) == 9, 3, SOME), 3, "client 1's example 9 has the label 3"),
     (losses.cross_entropy, Y.float(), 3, r"the label 0\.0 \(float32\)"),
     (losses.cross_entropy, torch.stack([Y, Y], 1), 3, r"label \[0, 0\].*one for each example"),
     (CE, Y[:, None], 3, r"targets \[2, 1\] .*give y\.squeeze\(-1\)"),
-    (losses.cross_entropy, F.one_hot(Y), 3, r"give y\.argmax\(-1\)"),
     (nn.NLLLoss(), Y, 3, "the logarithms of probabilities, which the model does not give: end"),
     (losses.squared_error, X[:, 0], 1, r"of shape \(1,\): give y\[:, None\]"),
     (nn.SoftMarginLoss(), BOTH, 1, "needs -1 and 1, .*give 2 \\* y - 1"),
@@ -306,9 +299,6 @@ T = torch.tensor([1.0, 2.0, 3.0])
 ONE, MANY_TAGS = (Y > 0).float()[:, None], F.one_hot(Y, 3).float()
 # A loss, targets, and how many outputs.
 LOSSES = {
-    "a function": (F.cross_entropy, Y, 3),
-    "CrossEntropyLoss": (nn.CrossEntropyLoss(), Y, 3),
-    "of weights": (nn.CrossEntropyLoss(weight=T), Y, 3),
     "of a derived class": (Weighing(weight=T), Y, 3),
     "smoothed": (nn.CrossEntropyLoss(label_smoothing=0.1), Y, 3),
     "of shares": (nn.CrossEntropyLoss(), MANY_TAGS, 3),
