@@ -253,17 +253,13 @@ def test_what_happens_to_be_true_does_not_end_a_run(caplog):
         "stopped" not in fedlib.run(task(), "fedavg", callback=lambda _: bar.update(), **how).meta
     )
     assert bar.n == 3 and len(caplog.messages) == 1 and "tqdm" in caplog.messages[0]
-    for answer in (file.write("x"), "yes", [0], 0.5, task(), torch.tensor(True), np.ones(2)):
+    for answer in (file.write("x"), "yes", torch.tensor(True), np.ones(2)):
         with pytest.raises(fedlib.Error, match=r"callback gives .* after round 1: return True to"):
             fedlib.run(task(), "fedavg", callback=lambda _, answer=answer: answer, **how)
     for answer in (True, np.True_):
         history = fedlib.run(task(), "fedavg", callback=lambda _, answer=answer: answer, **how)
         assert history.meta["stopped"] == 1
-
-
-def test_a_callback_is_told_of_divergence():
-    diverged = []
+    diverged = []  # which it is told
     given = {"rounds": 5, "overrides": {"client_lr": 1e30}}
     fedlib.run(task(), "fedavg", callback=lambda run: diverged.append(run.diverged), **given)
     assert diverged == [1]
-    refused("callback is 3", fedlib.run, task(), "fedavg", rounds=2, callback=3)
