@@ -29,7 +29,8 @@ SMALL = {
     "cifar10_resnet18": {"clients": 4, "width": 1 / 32, "sizes": "5-20", "norm": "tracked"},
 }
 COMMON = {"rounds": 6, "dtype": "float64", "clients_per_round": 4, "chunk_clients": 3}
-METHODS = [name for name in fedlib.list_algorithms() if name != "moon"]
+SERVERS = ("fedavgm", "fedadagrad", "fedadam", "fedyogi")  # whose clients are FedAvg's
+METHODS = [name for name in fedlib.list_algorithms() if name not in ("moon", *SERVERS)]
 OPTIMIZERS = ("sgdm", "adam", "adagrad", "delta_sgd", "sps")
 CASES = [
     *(("synthetic", name, {"batch_size": 10}) for name in METHODS),
