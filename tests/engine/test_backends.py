@@ -42,20 +42,6 @@ COMMON = {"rounds": 3, "dtype": "float64", "clients_per_round": 5, "seed": 1}
 DIVERGING = 1e308
 
 
-@pytest.mark.parametrize("name", list(TASKS))
-def test_a_configuration_is_the_same_alone_and_inside_a_grid(name):
-    task = load(name)
-    cells = combinations({"client_lr": [0.02, 0.05], "server_lr": [0.01, 0.1, 0.3]})
-    common = {**COMMON, "rounds": 2}
-    configured = [configure(task, "fedadam", overrides=cell, **common) for cell in cells]
-    together = execute(configured, backend="vectorized")
-    assert {h.meta["configurations"] for h in together} == {6}
-    for cell, history in list(zip(cells, together, strict=True))[1::2]:
-        alone = fedlib.run(task, "fedadam", overrides=cell, **common)
-        assert difference(history, alone) < 1e-10
-    assert len({float(h.series("loss").iloc[-1]) for h in together}) == 6
-
-
 # Runs that are asked for at once, by algorithm and overrides, and how many train with each of them.
 AT_ONCE = {
     "other batches and schedules": [
