@@ -160,7 +160,7 @@ ANYTHING = st.one_of(
 
 
 @given(st.sampled_from(list(hyperparameters())), ANYTHING, st.sampled_from([*fedlib.base.BASES]))
-@examples(every=3000, few=150)
+@examples(every=3000, few=100)
 def test_any_value_of_any_hyperparameter(where, value, base):
     """Refused, or finite, or said to diverge; what is accepted is part of what the run is."""
     name, optimizer, key = where

@@ -63,7 +63,7 @@ LINES = list(lines())
 
 
 @given(st.sampled_from(LINES))
-@examples(every=len(LINES), few=150)
+@examples(every=len(LINES), few=100)
 def test_no_value_of_any_option_gives_a_traceback(command, words):
     with case(" ".join(words)[:120]):
         try:
