@@ -199,10 +199,10 @@ def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
 
 
 @pytest.mark.parametrize("name", plans.planned())
-def test_every_plan_is_listed_whole_and_shortly(name):
+def test_every_plan_is_listed_whole(name):
     requests = plans.requests(name)
     table = listing.run_table(requests, "quick", rates)
-    assert table["runs"].sum() == len(requests) and len(table) <= 14
+    assert table["runs"].sum() == len(requests)
     assert set(table["part"]) == {request.part for request in requests}
     tasks = listing.task_table(requests, "quick", ["clients"])
     assert tasks["task"].tolist() == list(dict.fromkeys(request.task for request in requests))

@@ -9,7 +9,7 @@ import pytest
 
 from fedlib import datasets
 from fedlib.datasets import catalogue, posts, writers
-from tests.datasets.conftest import not_imported, tarred
+from tests.datasets.conftest import tarred
 from tests.refusals import refused
 
 
@@ -250,10 +250,6 @@ def test_stack_overflow_as_posts(tmp_path, prepare, monkeypatch):
 def test_posts_have_a_loader_of_their_own(tmp_path, prepare):
     message = "not prepared.*'fedlib data prepare stackoverflow'"
     refused(message, datasets.load_posts, "stackoverflow", tmp_path)
-    (tmp_path / "posts.jsonl").write_text("{}")
-    not_imported(
-        "is got with 'fedlib data prepare stackoverflow'", tmp_path / "posts.jsonl", "stackoverflow"
-    )
     prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     for load in (datasets.load, datasets.load_text):
         refused(r"holds posts, not \w+: use load_posts", load, "stackoverflow", tmp_path)

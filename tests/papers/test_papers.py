@@ -16,16 +16,6 @@ CELLS = papers.cells()
 ITEMS = list(CELLS.groupby(["paper", "item"], sort=False).groups)
 
 
-def test_the_papers_their_tables_and_all_59_figures():
-    assert papers.papers() == ("fedopt", "mime", "adafedadam", "delta_sgd")
-    assert sum(len(papers.tables(paper)) for paper in papers.papers()) == 25
-    frame = papers.figures()
-    count = {"fedopt": 25, "mime": 5, "adafedadam": 13, "delta_sgd": 16}
-    assert frame["paper"].value_counts().to_dict() == count
-    assert not frame.duplicated(["paper", "id"]).any()
-    assert (len(CELLS), len(ITEMS)) == (581, 17)
-
-
 def test_the_transcribed_files_are_those_that_were_checked():
     """Commit b7f4af1 held them against each other: grids, sums, repeated numbers, settings, cells.
 

@@ -1,7 +1,6 @@
 """What a sweep would do, told without data: against sweeps that load them, and against sums."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,17 +75,6 @@ def test_what_the_data_decide_is_unknown_and_not_guessed():
     assert frame.loc["all", "rounds"] == 30 * 500
     assert frame[["gigabytes", "hours_h200"]].isna().all(axis=None)
     assert forecast.words(frame, "paper").loc["all", "hours_h200"] == "?"
-
-
-def test_the_seconds_are_those_of_the_document():
-    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
-    head = "| workload | fedlib s | plain s |"
-    tables = [part for part in text.split("\n\n") if part.startswith(head)]
-    for device, table in zip(("cpu", "h200"), tables, strict=True):
-        rows = dict(re.findall(r"^\| (W\d|P)[^|]*\| ([0-9.]+) \|", table, re.MULTILINE))
-        known = {name: forecast.COSTS["workloads"][name][device] for name in rows}
-        assert {name: float(seconds) for name, seconds in rows.items()} == known
-        assert len(rows) == 6
 
 
 def test_a_dry_run_needs_no_data(command, tmp_path):

@@ -60,12 +60,10 @@ def test_adafedadams_values():
     for label, lr in (("Femnist", 0.01), ("Cifar10", 0.02), ("Sent140", 0.3), ("Synthetic", 0.01)):
         values = settings.adafedadam(label)
         assert {v["client_lr"] for v in values.values()} == {lr}
-    assert values["fedavg"]["server_lr"] == 1
     adam = {"server_lr": 0.001, "beta1": 0.9, "beta2": 0.999}
-    assert values["fedadam"].items() >= adam.items()
+    assert values["fedavg"]["server_lr"] == 1 and values["fedadam"].items() >= adam.items()
     assert values["adafedadam"].items() >= {**adam, "alpha": 1.0}.items()
     assert values["qfedavg"].items() >= {"q": 1.0, "L": 1.0}.items()
-    assert set(values) == {"fedavg", "fedprox", "fedadam", "fednova", "qfedavg", "adafedadam"}
 
 
 def test_mimes_values():
