@@ -103,8 +103,7 @@ def test_a_class_and_an_instance_go_where_a_name_goes(modules):
         assert end(method, **overrides) == pytest.approx(1 - (1 - share / 2) ** 2)
 
 
-@pytest.mark.parametrize("door", ["grid", "store"])
-def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door, quadratic):
+def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(quadratic):
     """Whatever is no axis stays the instance's, whatever kind its parts are of."""
     given = {"rounds": 2, "overrides": {"local_steps": 1}}
     adam = fedlib.base.Adam(beta1=0.5, eps=0.1)
@@ -117,11 +116,10 @@ def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door, quad
         (fedlib.Mime(base=adam), {"beta2": [0.8, 0.9]},
          ("mime", {"base": "adam", "beta1": 0.5, "eps": 0.1})),
     ):  # fmt: skip
-        run = fedlib.grid if door == "grid" else Store().grid
         name, overrides = same
-        mine = run(quadratic, method, **given, **axes)
+        mine = fedlib.grid(quadratic, method, **given, **axes)
         named = {**given, "overrides": {"local_steps": 1, **overrides}}
-        assert mine.equals(run(quadratic, name, **named, **axes)), name
+        assert mine.equals(fedlib.grid(quadratic, name, **named, **axes)), name
 
 
 def test_what_is_no_field_is_refused(quadratic):

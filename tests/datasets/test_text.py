@@ -75,8 +75,7 @@ def test_pretrained_rows_are_truncated_and_padded(monkeypatch):
         return tokenizer
 
     named = types.SimpleNamespace(from_pretrained=from_pretrained)
-    module = types.SimpleNamespace(AutoTokenizer=named)
-    monkeypatch.setitem(sys.modules, "transformers", module)
+    monkeypatch.setitem(sys.modules, "transformers", types.SimpleNamespace(AutoTokenizer=named))
     rows = text.pretrained_rows(["a bcd", "one"], length=3)
     assert rows.dtype == np.int32 and rows.tolist() == [[5, 5, 5], [3, 3, 3]]
     message = "tokenizer 'absent' cannot be loaded: no such model$"

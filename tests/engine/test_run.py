@@ -14,7 +14,6 @@ import fedlib
 from fedlib.engine import configure, programs
 from fedlib.engine.device import SHARE
 from fedlib.engine.fairness import fairness
-from fedlib.engine.states import home
 from fedlib.models import MLP
 from tests.refusals import refused
 
@@ -305,11 +304,6 @@ def test_memories_of_clients_decide_how_many_configurations_train_together(monke
         patch.setattr("fedlib.engine.states.free_bytes", lambda device: each - 1)
         with pytest.raises(fedlib.Error, match="clients' memories would take"):
             fedlib.run(task, "scaffold", **how)
-    place = {"cuda": 1000, "cpu": 10**6}
-    monkeypatch.setattr("fedlib.engine.states.FREE_BYTES", 0)
-    monkeypatch.setattr("fedlib.engine.states.free_bytes", lambda device: place[device.type])
-    cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert [home(cuda, numbers, 4) for numbers in (200, 201)] == [cuda, cpu]
 
 
 def test_hyperparameters_may_be_keywords(quadratic, store):
