@@ -263,13 +263,9 @@ def test_a_column_of_users_is_a_partition(column):
 
 
 def test_users_of_one_name_or_none_are_refused():
-    rows = [{"x": [1.0], "y": 0, "user": user} for user in (5, 6, "5")]
-    message = "field 'user': 5 and '5' would have one name. Make all of them text"
-    refused(message, fedlib.ClientData.from_datasets, rows, client="user")
     refused("user_codes: 5 and '5' would have one name", partition.by_user, [5, 6, "5"])
     for column in (np.array([1, NAN]), pd.Series([1, None], dtype="Int64"), ["ann", NAN]):
         refused("user_codes: number 1 is missing", partition.by_user, column)
-        refused("ids: number 1 is missing", fedlib.ClientData, X, Y, [[0], [1]], ids=column)
 
 
 def pictures(**changed):

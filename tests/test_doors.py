@@ -50,9 +50,6 @@ def pull(strength: float = 1.0, seed: int = 0, clients: int = 3, version: str = 
 def later(seed):
     return fedlib.load_task("synthetic", clients=3, seed=seed + 1)
 
-def large(size: int):
-    return pull(clients=size)
-
 def nothing():
     return None
 
@@ -152,10 +149,8 @@ def test_a_module_of_the_current_folder(modules, command):
         (["my_tasks:nothing", "fedavg"], "'my_tasks:nothing' gives None, but must return a fedlib"),
         (["my_tasks:failing", "fedavg"], "ZeroDivisionError: division by zero (my_tasks.py, line"),
         (["my_tasks:wrong", "fedavg"], "fedlib: strength is 3; allowed: 2"),
-        (["my_tasks:large", "fedavg"], "large() missing 1 required positional argument: 'size'"),
         (["my_tasks:pull", "fedavg", "--preset", "paper"], "has no presets: leave it out"),
         (["my_exit:f", "fedavg"], "fails: SystemExit: 0 (my_exit.py, line 1)"),
-        (["my_tasks:", "fedavg"], "but must be a function that makes a fedlib.Task"),
         (["quadratic", "my_methods:failing"], "'my_methods:failing' fails: KeyError: 'x' (my_me"),
         (["quadratic", "my_methods:Halved", "--set", "shar=1"], "did you mean 'share'"),
         (["quadratic", "my_methods:Ruled"], "cannot name a run: options and fields must be"),

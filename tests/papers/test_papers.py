@@ -48,11 +48,8 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
 @pytest.mark.parametrize(
     ("function", "arguments", "where", "message"),
     [
-        ("tables", "fedop", {}, "did you mean 'fedopt'"),
         ("printed", "fedopt table1_validation", {"task": "CIFAR10"}, "did you mean 'CIFAR-10'"),
-        ("table", "fedopt table1_validaton", {}, "did you mean 'table1_validation'"),
         ("printed", "fedopt table1_validation", {"task": "CIFAR-10"}, "5 cells"),
-        ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),
         ("printed", "fedopt table11_lr_decay", NOWHERE, "selects 0 cells"),
         ("printed", "fedopt table8_learning_rates", {}, "log10_client_lr"),
         ("printed", "fedopt table9_tau", A_WORD, "no number algorithm could be read"),
