@@ -100,18 +100,14 @@ class Robbed(AsyncKernelManager):
             self.shell_port = Robbed.taken
 
 
-@pytest.mark.parametrize(("robberies", "error"), [(2, None), (3, "its kernel died")])
-def test_a_kernel_whose_port_is_taken_is_started_again(
-    checkout, tmp_path, monkeypatch, robberies, error
-):
+def test_a_kernel_whose_port_is_taken_is_started_again(checkout, tmp_path, monkeypatch):
     path = checkout("10_any", "")
     with socket.create_server(("127.0.0.1", 0)) as other:
         monkeypatch.setattr(Robbed, "taken", other.getsockname()[1])
-        monkeypatch.setattr(Robbed, "robberies", robberies)
+        monkeypatch.setattr(Robbed, "robberies", 2)
         target = tmp_path / "executed.ipynb"
         done = reproduce._execute(path, target, {"preset": "quick"}, Robbed, threading.Event())
-    assert Robbed.robberies == 0
-    assert (done.error is None) if error is None else done.error.startswith(error)
+    assert Robbed.robberies == 0 and done.error is None
 
 
 def wait(condition):
