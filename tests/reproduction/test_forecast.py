@@ -1,6 +1,7 @@
 """What a sweep would do, told without data: against sweeps that load them, and against sums."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +52,6 @@ def test_hours_are_the_measured_seconds_of_the_nearest_workload():
     found = forecast.needs(group, set(), "paper")
     assert (found["rounds"], found["evaluations"]) == (4000, 1 + 195 + 100)
     assert found["h200"] == pytest.approx((4000 * 0.0914 + 296 * 0.33) / 3600, rel=0.01)
-    assert found["cpu"] == pytest.approx((4000 * 6.90 + 296 * 0.23 * 69.0) / 3600, rel=0.01)
     assert forecast.needs(group, set(group.digests), "paper")["h200"] == 0
     two = [request, replace(request, overrides={"client_lr": 1.0})]
     (both,) = forecast.survey(two, "paper")
@@ -75,6 +75,17 @@ def test_what_the_data_decide_is_unknown_and_not_guessed():
     assert frame.loc["all", "rounds"] == 30 * 500
     assert frame[["gigabytes", "hours_h200"]].isna().all(axis=None)
     assert forecast.words(frame, "paper").loc["all", "hours_h200"] == "?"
+
+
+def test_the_seconds_are_those_of_the_document():
+    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    head = "| workload | fedlib s | plain s |"
+    tables = [part for part in text.split("\n\n") if part.startswith(head)]
+    for device, table in zip(("cpu", "h200"), tables, strict=True):
+        rows = dict(re.findall(r"^\| (W\d|P)[^|]*\| ([0-9.]+) \|", table, re.MULTILINE))
+        known = {name: forecast.COSTS["workloads"][name][device] for name in rows}
+        assert {name: float(seconds) for name, seconds in rows.items()} == known
+        assert len(rows) == 6
 
 
 def test_a_dry_run_needs_no_data(command, tmp_path):

@@ -16,7 +16,7 @@ from fedlib.engine.checkpoint import file_stem
 from fedlib.errors import Failure
 from fedlib.results import Store
 from fedlib.results import files as store_module
-from fedlib.results.files import write_runs
+from fedlib.results.files import pack, write_runs
 from tests.refusals import refused
 
 STEPS = {"local_steps": 1}
@@ -167,6 +167,17 @@ def test_a_damaged_run_is_named_and_trained_again(store, quadratic, caplog, suff
     same(good, again)
     same(good, store.load(good.config.digest))
     assert not leftovers(store)
+
+
+def test_metadata_that_unfold_to_more_than_a_run_has_are_damage(store, quadratic, monkeypatch):
+    history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    path = store.paths()[history.config.digest]
+    history.meta["note"] = "x" * 2**22
+    path.write_bytes(pack([history]))
+    assert path.stat().st_size < 2**14 and store.load(history.config.digest)
+    monkeypatch.setattr("fedlib.results.files.MOST", 2**20)
+    path.write_bytes(pack([history, history]))
+    refused("its metadata are larger than 1 MiB", store.load, history.config.digest)
 
 
 def test_parameters_do_not_stay_where_their_run_could_not_be_written(store, quadratic, monkeypatch):
