@@ -109,7 +109,7 @@ TRAINED = set()  # several notebooks have the same tasks
 
 
 @pytest.mark.parametrize("notebook", plans.planned())
-def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, prepared):
+def test_a_laptop_trains_every_task_of_a_notebook(notebook, prepared):
     prepared()
     firsts = {}
     for request in plans.requests(notebook, "laptop"):
@@ -123,6 +123,6 @@ def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, prepar
         TRAINED.add((name, repr(options)))
         task = fedlib.load_task(name, **options)
         assert task.preset == tasks.scale(name, "laptop")
-        settings = request.settings(2) | {"rounds": 2, "eval_every": 2, "clients_per_round": 2}
+        settings = request.settings(1) | {"rounds": 1, "eval_every": 1, "clients_per_round": 2}
         history = fedlib.run(task, settings.pop("algorithm"), **settings)
-        assert len(history.series("loss", "train")) == 2 or history.diverged
+        assert len(history.series("loss", "train")) == 1 or history.diverged
