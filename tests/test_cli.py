@@ -76,11 +76,10 @@ def test_grid_prints_a_table_and_json(command):
     assert "0.5" in out and "test loss" in out
     cells = {(row["client_lr"], row["server_lr"]) for row in command.json(*words)}
     assert cells == {(a, b) for a in (0.1, 0.2) for b in (1, 0.5, 0.1)}
-    for axes in (["client_lr=1e30"], ["client_lr=0.1,1e30", "server_lr=1,0.1"]):
-        last = command.says("grid", "quadratic", "fedavg", *axes, "--rounds", "2").split()[-1]
-        assert last == "1.000000e+30"  # with nothing beside it: diverged
-    table = command.says("grid", "quadratic", "fedavg", "batch_size=none,5", "--rounds", "1")
-    assert [line.split()[0] for line in table.splitlines()[-2:]] == ["none", "5"]
+    last = command.says("grid", "quadratic", "fedavg", "client_lr=1e30", "--rounds", "2").split()[
+        -1
+    ]
+    assert last == "1.000000e+30"  # with nothing beside it: diverged
 
 
 @pytest.fixture

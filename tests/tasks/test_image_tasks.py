@@ -179,13 +179,10 @@ def test_bad_options(prepared):
     resnet = {"name": "cifar10_resnet18", "network": "paper", "data": "cifar10"}
     cases = [
         ({"name": "mnist", "sizes": "100"}, "sizes is '100'.*'100-500'"),
-        ({"name": "mnist", "sizes": "500-100"}, "high is 100, below low"),
         ({"name": "mnist", "draws": "mine"}, "draws is 'mine' .allowed: 'authors'"),
         ({"name": "mnist", "draws": "authors", "sizes": "5-9"}, "sizes is '5-9'.*one number"),
-        ({"name": "mnist", "test_examples": 10**6}, "test_examples is 1000000 .allowed: 1.."),
         ({**resnet, "norm": "layer"}, "unknown norm of ResNet 'layer'"),
         ({"name": "emnist_mlp", "data": "mnist"}, "task emnist_mlp: no writer of 'mnist' is in"),
-        ({"name": "emnist_logistic", "data": "fashion_mnist"}, "has no writers"),
     ]
     for request, message in cases:
         refused(message, lambda given=request: fedlib.load_task(**given).new_model())
