@@ -98,10 +98,6 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     status, out, err = command("data", "prepare", "ag_news")
     assert (status, err) == (0, "")
     assert out.startswith("prepared ag_news: 2,000 train, 2,000 test, 1 train clients")
-    assert {"own", "ag_news"} <= {card["name"] for card in command.json("data", "list")}
-    listed = command.says("data", "list").splitlines()
-    (line,) = [line for line in listed if line.startswith("ag_news")]
-    assert line.split()[:2] == ["ag_news", "yes"]
     folder = own_folders / "data" / "prepared" / "ag_news"
     command.refused("with overwrite=True, or --overwrite", "data", "prepare", "ag_news")
     again = ("data", "prepare", "ag_news", "--overwrite", "--from")
@@ -111,7 +107,8 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     assert card["counts"]["train"] == 2000
     checked = command.json("data", "list", "--verify")
     assert {card["name"] for card in checked if "verified" in card} == {"ag_news", "own"}
-    assert command.says("data", "list", "--verify").count(" unchanged ") == 2
+    there = [line.split()[:2] for line in command.says("data", "list").splitlines()]
+    assert ["own", "yes"] in there and ["ag_news", "yes"] in there
     (folder / "train_label.npy").write_bytes(b"x")
     command.refused("array 'train_label' of 'ag_news' was altered", "data", "list", "--verify")
 
