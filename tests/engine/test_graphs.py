@@ -25,7 +25,7 @@ from fedlib.models import Softmax
 
 SMALL = {
     "synthetic": {"clients": 12},  # of unequal sizes
-    "mnist": {"clients": 6, "network": "paper", "width": 0.3, "sizes": "20-90"},
+    "mnist": {"clients": 6, "network": "paper", "width": 0.2, "sizes": "20-50"},
     "cifar10_resnet18": {"clients": 4, "width": 1 / 32, "sizes": "5-20", "norm": "tracked"},
 }
 COMMON = {"rounds": 6, "dtype": "float64", "clients_per_round": 4, "chunk_clients": 3}
