@@ -150,10 +150,15 @@ def test_no_notebook_draws_over_published_figures(tmp_path, monkeypatch):
 def test_numbers_are_the_presets_unless_given(preset, given, kept):
     session = notebook.start("10_own", plan, preset=preset, rounds=given, width=None)
     assert session.numbers == {"rounds": kept, "width": None}
-    assert session.declared == (given is None)
-    assert not notebook.start("10_own", plan, preset=preset, rounds=None, seed=1).declared
     assert session.given("rounds", "width") == ({} if kept is None else {"rounds": kept})
     rounds = 200 if kept is None else kept
     assert session.defaults(rounds=200, width=1.0).numbers == {"rounds": rounds, "width": 1.0}
     for wrong in (lambda: session.given("round"), lambda: session.defaults(round=200)):
         refused("did you mean 'rounds'", wrong)
+
+
+def test_settings_are_the_declared_ones_until_a_parameter_is_given():
+    assert notebook.start("10_own", plan, rounds=None).declared
+    assert not notebook.start("10_own", plan, rounds=4).declared
+    assert not notebook.start("10_own", plan, rounds=None, seed=1).declared
+    assert not notebook.start("10_own", plan, rounds=None, width=0.5).declared

@@ -4,7 +4,8 @@ What the claims need is trained by ``make reproduce`` and published; see
 tests/reproduction/test_claims.py. A notebook whose numbers were changed says so and leaves out its
 checks of the declared ones; those of the ideas, 24 and 25 are executed. papermill runs the
 notebooks, whose exercises are checked as they stand, open, and then solved; 90 draws some figures
-again, from the store. What a notebook must draw is what the catalogue says.
+again, from the store. What a notebook must draw is what the catalogue says. nbval runs one
+as a pytest of files, as people may use it.
 
 Each notebook also runs with three other settings of its parameters: a few of them here, all with
 ``FEDLIB_PARAMETERS=all`` (about 20 minutes of two cores).
@@ -13,6 +14,8 @@ Each notebook also runs with three other settings of its parameters: a few of th
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -173,3 +176,11 @@ def test_a_notebook_bears_other_parameters(place, name, which):
     assert done.error is None, f"{given}: {done.error}, see {done.output}"
     printed = json.dumps(nbformat.read(done.output, as_version=4))
     assert "Parameters were changed" in printed
+
+
+def test_nbval_runs_a_notebook_as_it_stands(own_folders):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["--nbval-lax", "--nbval-current-env", ROOT / "notebooks" / "06_partitions.ipynb"]
+    how = {"cwd": ROOT, "env": {**os.environ}, "capture_output": True, "text": True}
+    done = subprocess.run(command, **how)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
