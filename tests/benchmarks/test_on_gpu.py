@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import __main__
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "on_gpu.sh"
 ORDER = ["tests", "cifar10", "fedadam_beta2", "fedyogi_beta2", "tf32"]
 ORDER += [*(f"rows_{count}" for count in (1, 8, 32, 72)), "delta_sgd"]
@@ -32,19 +34,30 @@ def planned(*words):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
-def test_its_commands_are_understood_and_fit_ten_minutes(command, prepared):
-    """Here they get as far as the GPU that is not there; what else a sweep would do is counted."""
+def test_its_commands_are_understood_and_fit_ten_minutes(command, monkeypatch, prepared):
+    """On a CPU: sweeps are counted, runs trained for two rounds, one small workload is timed."""
     prepared("cifar10")
+    # The small copy has few images; a narrow network is quick.
+    few = ["--rounds", "2", "--option", "clients=5", "--option", "test_clients=1"]
+    few += ["--option", "width=0.05", "--clients-per-round", "2"]
     commands, limits = planned()
     assert list(commands) == ORDER and max(limits) <= 600
     for name, words in commands.items():
         if "fedlib" in words:
             own = words[words.index("fedlib") + 1 :]
-            status, _, error = command(*own)
+            status, _, error = command(*own, *(few if own[0] == "run" else []))
             assert status == 2 and "torch sees no CUDA GPU here" in error, name
             own[own.index("cuda")] = "cpu"
             if own[0] == "sweep":
                 assert command.json(*own, "--dry-run")["missing"] in (5, 24), name
+            elif name == "tf32":
+                assert "needs a CUDA device" in command(*own, *few)[2]
+            else:
+                assert command.json(*own, *few)["rounds"] == 2, name
+    own = [word for word in commands["rows_8"][3:] if word not in ("W2", "W5")]  # the long ones
+    own[own.index("cuda")] = "cpu"
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *own, "--repeats", "1", "--clients", "2"])
+    assert __main__.main() == 0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
