@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from docs import gallery, tables
+from fedlib.reproduction.fedopt.figures import MEAN_IMAGE
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.slow
@@ -46,11 +47,11 @@ def test_notebooks_count_the_decisive_numbers_that_agree_as_the_pages_do(noteboo
     assert len(said) == times
 
 
-def numbers_of(id, choose="", *columns):
+def numbers_of(id, choose="", *columns, digits=(1,)):
     """The numbers in some columns of a committed table's or figure's rows, as they are written."""
     frame = pd.read_csv(ROOT / "figures" / f"{id}.csv")
     values = (frame.query(choose) if choose else frame)[[*columns]].to_numpy().ravel()
-    return {f"{value:.1f}" for value in values}
+    return {f"{value:.{n}f}" for value in values for n in digits}
 
 
 def numbers_in(page, table):
@@ -59,15 +60,57 @@ def numbers_in(page, table):
     return set(re.findall(r"\d+\.\d", shown))
 
 
+def ends_of(task):
+    """The last means of FedOpt's runs of a task, and Table 1's."""
+    last = pd.read_csv(ROOT / "figures" / "fedopt" / "figure_1.csv").query("task == @task")
+    printed = numbers_of("fedopt/table_1", f"task == '{task}'", "ours", "printed")
+    return printed | {f"{value:.1f}" for value in last.groupby("algorithm")["line"].last()}
+
+
+def accuracies_of(file, evaluations):
+    """The mean test accuracies of published runs over their last evaluations, in percent."""
+    runs = pd.read_parquet(ROOT / "data" / "results" / f"{file}.parquet")
+    tested = runs.query("split == 'test' and metric == 'accuracy' and client.isna()")
+    last = tested.sort_values("round").groupby("run")["value"]
+    return {f"{100 * values.tail(evaluations).mean():.1f}" for _, values in last}
+
+
+def decays():
+    """By how much a falling client rate changes Table 11's numbers."""
+    table = pd.read_csv(ROOT / "figures" / "fedopt" / "table_11.csv")
+    table = table.pivot(index="method", columns="column", values=["ours", "printed"])
+    changes = [table[of]["ExpDecay"] - table[of]["constant"] for of in ("ours", "printed")]
+    return {f"{abs(change):.1f}" for change in pd.concat(changes)}
+
+
 BOTH = ("ours", "printed")
 # A notebook, how the sentences of its summary begin, and where their numbers stand.
 SUMMED_UP = [
+    ("10", "On the real images", ends_of("cifar10")),
+    ("11", "On the real images", ends_of("cifar100")),
     ("12", "On the real images", numbers_of("fedopt/table_1", "task == 'emnist_cr'", *BOTH)),
+    ("13", "How long the plateau", ends_of("emnist_ae") | {str(*MEAN_IMAGE.values())}),
+    ("14", "The table has", ends_of("shakespeare") | accuracies_of("14_shakespeare_laptop", 4)),
+    ("15", "With few rounds", ends_of("stackoverflow_nwp")),
+    ("16", "On real posts", ends_of("stackoverflow_lr")),
     ("20", "On real FEMNIST", numbers_of("adafedadam/table_5", "task == 'fair_femnist'", *BOTH)),
     ("25", "On the plays", numbers_of("mime/table_2", "task == 'shakespeare'", *BOTH)),
     ("25", "On Stack Exchange", numbers_of("mime/table_2", "task == 'stackoverflow_nwp'", "ours")),
     ("31", "On letters", numbers_of("fedopt/figure_13", "task == 'emnist_cr'", "performance")),
     ("31", "On real tags", numbers_of("fedopt/figure_13", "task != 'emnist_cr'", "performance")),
+    ("33", "Decay is a trade", decays()),
+    (
+        "34",
+        "From α = 1",
+        numbers_of("adafedadam/figure_3", "panel == 'front'", "error", digits=(2,))
+        | numbers_of("adafedadam/figure_3", "panel == 'front'", "rsd", digits=(3,)),
+    ),
+    (
+        "34",
+        "All other",
+        numbers_of("adafedadam/figure_3", "algorithm == 'qfedavg'", "error")
+        | numbers_of("adafedadam/figure_3", "algorithm == 'qfedavg'", "rsd", digits=(2,)),
+    ),
     ("35", "On CIFAR-10's silos", numbers_in("results/adafedadam.md", "work")),
     ("37", "So Table 3's claim", numbers_of("adafedadam/table_7", "", "ours")),
     ("38", "On 105 writers", numbers_in("results/mime.md", "ablation")),
