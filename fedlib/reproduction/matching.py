@@ -359,10 +359,13 @@ def _described(algorithm: str, overrides: str, task_values: str) -> dict[str, An
 
 
 def best_setting(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
-    """The runs of the configuration from :meth:`Index.nearest` that counts for a cell."""
+    """The runs of the configuration from :meth:`Index.nearest` that counts for a cell.
+
+    Configurations are compared on one partition of the data, as only the best may have others.
+    """
     if (cell["tuned"] or cell["either"]) and len(tried) > 1:
         score = SCORES[cell["chosen_by"]]
-        return min(tried, key=lambda runs: merit(list(read(runs)), score))
+        return min(tried, key=lambda runs: merit(list(read(of_one_split(runs))), score))
     return max(
         tried,
         key=lambda runs: (len(runs), max(run.meta.get("created", "") for run in runs)),

@@ -134,6 +134,17 @@ def test_missing_seeds_splits_and_tuning_are_told(made, ours):
     assert "not tuned" not in note(*rates, tuned=("client_lr",))
 
 
+def test_settings_are_compared_on_one_split(made, hand_made, task, ours):
+    """The best one alone may have runs on others, whose losses are other numbers."""
+    rate = {"overrides": {"client_lr": 0.1}}
+    good, elsewhere = hand_made(task, rounds=5, **rate), hand_made(task, rounds=5, loss=9.0, **rate)
+    elsewhere.config.task["seed"] = 1
+    bad = hand_made(task, rounds=5, loss=2.0, accuracies=(0.9,), overrides={"client_lr": 1.0})
+    second = hand_made(task, rounds=5, seed=1, **rate)
+    number = ours({"tuned": ("client_lr",)}, good, second, elsewhere, bad)
+    assert (number["seeds"], number["ours"]) == (2, pytest.approx(50))
+
+
 @pytest.mark.parametrize(
     "mine",
     [{"stand_in": False}, {"data": RECIPES["cifar100_png"].card}, {"options": {"data": "mine"}}],
