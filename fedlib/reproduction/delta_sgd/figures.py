@@ -279,7 +279,9 @@ def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
             alpha = next(iter(places.values()))[1]
             named = (place.replace("\n", ", ") for place in run)
             signs = (f"{sign} {place}" for sign, place in zip("●■◆", named, strict=False))
-            about = f"{', '.join(signs)}, ± std\nα = {alpha:g}, last round"
+            seeds = sorted(map(int, frame.loc[frame["source"] == "ours", "seeds"].unique()))
+            about = f"{', '.join(signs)}; {' to '.join(map(str, seeds))} seeds, ± std\n"
+            about += f"α = {alpha:g}, last round"
             about += "; ×: diverged" * any(map(_lost, run.values()))
             worst = gaps.max(axis=1).round(1)
             first, *others = [(style.name(str(name)), gap) for name, gap in worst.items()][:2]

@@ -24,9 +24,9 @@ SHOWN = 3  # rounds in the picture
 RULE = DeltaSGD()
 # The paper's colours of the conditions: green for the local smoothness, blue for the growth.
 LINES = {
-    "local": ("1st: local smoothness", style.COLORS["green"], 0.7),
-    "growth": ("2nd: growth", style.COLORS["blue"], 0.7),
-    "eta": ("step size", "black", 1.0),
+    "eta": ("step size, the lower one", "0.75", 3.0),
+    "local": ("1st: local smoothness", style.COLORS["green"], 0.9),
+    "growth": ("2nd: growth", style.COLORS["blue"], 0.9),
 }
 Batch = tuple[Tensor, Tensor]  # examples with a last 1 [B, D], labels [B]
 

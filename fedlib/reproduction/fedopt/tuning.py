@@ -33,7 +33,7 @@ SHORT = {"emnist_ae": "AE", "stackoverflow_lr": "Tags", "stackoverflow_nwp": "Wo
 COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
 # The colours of maps distinguish points of percent down to this many below the level, and errors up
 # to twice the level. Above it they show at least this many points, or this share of an error.
-BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 2.0, 0.1
+BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 5.0, 0.1
 # Grey is worse than the level, white equal, blue better.
 GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
 # A rate this close to the best is as good: points of percent, or a share of an error. Methods with
@@ -393,12 +393,14 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
 
 
 def _whether_guessing(best: pd.DataFrame, histories: Sequence[History]) -> pd.Series:
-    """Whether a best result is as good as the known level of a model that learned nothing."""
+    """Whether a best result is less than a point above the known level of a model that learned
+    nothing.
+    """
     guessing = pd.Series(False, best.index)
     for task, part in best.groupby("task"):
         level, word = _level(of_task(histories, str(task)), part.assign(hatched=False), False)
         if len(word) > 1:
-            guessing[part.index] = (part["performance"] - level).abs() < POINTS
+            guessing[part.index] = part["performance"] - level < POINTS
     return guessing
 
 

@@ -139,11 +139,11 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     every = [run for runs in by_mu.values() for run in runs]
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
-    shades = style.tints(len(by_mu))
+    shades = style.tints(len(by_mu))  # without the lightest
     for number, mu in enumerate(sorted(by_mu)):
         name, label = mu_line(by_mu[mu][0]), f"μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         best[name] = by_mu[mu]
-        shade = shades[number - 1] if mu else _FEDAVG.color
+        shade = shades[number] if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else style.DASH)
     frames = {}
     with style.panels(1, 2, (style.WIDTH, 2.3)) as (figure, panels):
