@@ -123,7 +123,6 @@ def network(label: str) -> tuple[None, pd.DataFrame]:
     ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
     shapes = ours["output_shape"].str.strip("()").str.split(", ")
     ours["output_shape"] = [" × ".join(f"{int(n):,}" for n in shape if n) for shape in shapes]
-    ours["settings"] = ours["settings"].str.replace("x", " × ")
     printed = papers.table("fedopt", "table3_6_models").query("model == @label")
     ours.insert(2, "parameters, printed", printed["parameters"].to_numpy())
     names = {"output_shape": "output shape", "parameters": "parameters, ours"}
