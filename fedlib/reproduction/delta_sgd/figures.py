@@ -216,15 +216,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no panel has runs.
     """
-    tiny = small(histories)
-    shown = {
-        title: places
-        for title, places in (_of_small(panels, histories) if tiny else panels).items()
-        if any(_at(histories, *place) for place in places.values())
-    }
-    if not shown:
-        raise Error("none of these runs is of the figure's tasks and alphas")
-    frames = []
+    tiny, shown, frames = small(histories), _shown(panels, histories), []
     columns = max(map(len, shown.values()))
     size = (style.WIDTH, 0.3 + 1.85 * len(shown))
     with style.panels(len(shown), columns, size, sharex="row", sharey="row") as (figure, axes):
@@ -259,15 +251,7 @@ def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no panel has runs.
     """
-    tiny = small(histories)
-    shown = {
-        title: places
-        for title, places in (_of_small(panels, histories) if tiny else panels).items()
-        if any(_at(histories, *place) for place in places.values())
-    }
-    if not shown:
-        raise Error("none of these runs is of the figure's tasks and alphas")
-    frames = []
+    tiny, shown, frames = small(histories), _shown(panels, histories), []
     size = (style.COLUMN if len(shown) == 1 else style.WIDTH, 2.7)
     with style.panels(1, len(shown), size) as (figure, axes):
         for ax, (title, places) in zip(axes, shown.items(), strict=True):
@@ -380,6 +364,23 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     gap = (ours["value"] - printed).abs()
     near = f"{(gap <= TOLERANCE).sum()} of {len(compared)} within {TOLERANCE:g} of the paper"
     return near if compared else ""
+
+
+def _shown(panels: Profiles, histories: Sequence[History]) -> Profiles:
+    """The panels that have runs, or those of the small problems that do.
+
+    Raises:
+        Error: there is none.
+    """
+    meant = _of_small(panels, histories) if small(histories) else panels
+    shown = {
+        title: places
+        for title, places in meant.items()
+        if any(_at(histories, *place) for place in places.values())
+    }
+    if not shown:
+        raise Error("none of these runs is of the figure's tasks and alphas")
+    return shown
 
 
 def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
