@@ -542,14 +542,15 @@ FACTS: dict[str, Callable[..., str]] = {
     "undecided": undecided,
     "tolerance": lambda: f"{TOLERANCE:g}",
 }
-NUMBER = re.compile(rf"[\d.]+(?: of \d+)?(<!-- ({'|'.join(FACTS)})(?:: (.+?))? -->)")
+# A paragraph's line may end inside a comment.
+NUMBER = re.compile(rf"[\d.]+(?: of \d+)?(<!--\s({'|'.join(FACTS)})(?::\s([^>]+?))?\s-->)")
 
 
 def filled(page: str, text: str) -> str:
     """A page's text with new tables, and new numbers in its sentences."""
 
     def fact(match: re.Match[str]) -> str:
-        given = match[3].split(", ") if match[3] else ()
+        given = " ".join(match[3].split()).split(", ") if match[3] else ()
         return FACTS[match[2]](*given) + match[1]
 
     text = MARKS.sub(lambda found: f"{found[1]}{PAGES[page][found[2]]()}\n{found[3]}", text)
