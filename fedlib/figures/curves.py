@@ -115,12 +115,12 @@ def learning_curves(
             how: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
             # Not seaborn's lineplot, which on a logarithmic axis takes the mean of the logarithms.
             (solid,) = ax.plot(part["round"], part["line"], label=look.label, **how)
-            # The last mean is dotted, so that nobody takes it for a plateau.
+            # The last mean is dotted, so that nobody takes it for a plateau of the evaluations.
             same = part["line"].eq(part["line"].iloc[-1])[::-1].cumprod()[::-1].astype(bool)
-            if 2 < same.sum() < len(same):
+            if 2 < same.sum() < len(same) and part["mean"][same].nunique() > 1:
                 ax.plot(part["round"][same], part["line"][same], **how | LAST_MEAN)
-                share = part["round"][same].iloc[0] / rounds
-                solid.set_clip_path(Rectangle((0, 0), share, 1, transform=ax.transAxes))
+                until, across = part["round"][same].iloc[0], ax.get_xaxis_transform()
+                solid.set_clip_path(Rectangle((0, 0), until, 1, transform=across))
             # With one seed that diverged the band would be the fall.
             if part["spread"].notna().any() and (key not in lost or part["seeds"].max() > 1):
                 shade = look.color, min(0.15, 0.6 / lines)

@@ -162,7 +162,7 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         base = curves[curves["setting"] == 1.0].set_index("round")["error"]
         start = LATE * curves["round"].max()
         shown = {"rsd": "RSD", "error": "points above α = 1" if len(base) else of_what}
-        ends: dict[str, str] = {}
+        ends: dict[str, float] = {}
         for ax, name in zip(axes[1:], ("error", "rsd"), strict=True):
             for alpha, part in curves[curves["round"] > start].groupby("setting"):
                 line = part.set_index("round")[name]
@@ -171,15 +171,15 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
                 line = smoothed(line, int(2 * start) or 1)
                 ax.plot(line, color=colors[float(str(alpha))], label=f"{alpha:g}")
                 curves.loc[part.index, f"{name}_line"] = line.to_numpy()
-                ends[name] = style.short(line.iloc[-1])
+                ends[name] = float(line.iloc[-1])
             ax.set(xlabel="round", xlim=(start, curves["round"].max()), ylabel=shown[name])
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
             ax.xaxis.set_major_formatter("{x:,.0f}")
             ax.margins(y=0.06)
             style.label_ends(ax, alike=0.0, numbers=False)
         note = f"means of {int(2 * start)} rounds"
-        above = f"+{ends['error']}" if len(base) else ends["error"]
-        for ax, found in ((axes[1], f"error {above}"), (axes[2], f"RSD {ends['rsd']}")):
+        error = f"error {ends['error']:{'+' * bool(len(base))}.2f}".replace("-", "−")
+        for ax, found in ((axes[1], error), (axes[2], f"RSD {style.short(ends['rsd'])}")):
             style.titled(ax, f"α = {alphas[-1]:g}: {found}", note, small=small(histories))
     seeds = pd.concat(_by_seed(adafedadam, split)).assign(algorithm="adafedadam", panel="seeds")
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")

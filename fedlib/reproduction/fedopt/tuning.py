@@ -37,7 +37,7 @@ BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 5.0, 0.1
 # Grey is worse than the level, white equal, blue better.
 GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
 # A rate this close to the best is as good: points of percent, or a share of an error. Methods with
-# one seed are alike if they are twice as close.
+# one seed count as alike up to twice this distance.
 POINTS, SHARE, ONE_SEED = 1.0, 0.05, 2.0
 
 
