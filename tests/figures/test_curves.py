@@ -108,6 +108,19 @@ def test_a_smoothed_line_does_not_lag_behind_a_rising_curve(histories):
     assert np.allclose(data["spread"].iloc[1:], np.sqrt(0.5))  # of the seeds' lines
 
 
+def test_only_an_averaged_end_is_dotted(histories):
+    """A run that stays at its value has a solid line to its end."""
+    run = histories[0]
+    flat = planted(run, "fedavg", [10, 20, 30, *[40] * 97])
+    wild = planted(run, "fedadam", [10, 20, 30, *[35, 45] * 48, 35])
+    (ax,) = figures.learning_curves([flat, wild])[0].axes
+    dotted = [line for line in ax.get_lines() if line.get_linewidth() == 0.8]
+    assert [line.get_color() for line in dotted] == [style.look("fedadam").color]
+    ax.set_xlim(500, 1200)  # the solid line ends there, however the axis is moved
+    begins = ax.transData.transform((dotted[0].get_xdata()[0], 0))[0]
+    assert lines(ax)["FedAdam"].get_clip_box().x1 == pytest.approx(begins)
+
+
 def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(histories):
     ends = {"fedavg": 50.0, "fedprox": 50.2, "fedadam": 52.0, "fedyogi": 51.0, "scaffold": 10.0}
     first, runs = histories[0], []
