@@ -151,7 +151,7 @@ def test_a_graph_holds_what_its_step_reads(monkeypatch):
 
             def again():
                 replays.append([place() is not None for place in places])
-                return loss.clone()
+                return torch.zeros_like(loss)  # it was computed from memory without numbers
 
             return again
 
@@ -173,4 +173,4 @@ def test_a_graph_holds_what_its_step_reads(monkeypatch):
     run(lambda: [moving.weight])
     task = replace(task, loss=nn.CrossEntropyLoss(weight=torch.tensor([0.2, 1.0, 3.0])))
     run(lambda: [part for copy in task.loss._placed.values() for part in copy.buffers()])
-    assert len(replays) > 8 and all(there and all(there) for there in replays)
+    assert len(replays) == 16 and all(there and all(there) for there in replays)
