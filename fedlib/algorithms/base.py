@@ -159,6 +159,11 @@ class Algorithm(Component):
         return False
 
     @property
+    def measured_on(self) -> str:
+        """What a client's whole data are: ``"train"``, or a split of the task's ``evaluated``."""
+        return "train"
+
+    @property
     def halves(self) -> bool:
         """Whether one half of the cohort measures and the other half trains."""
         return False

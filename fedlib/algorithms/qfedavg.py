@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,11 +34,15 @@ class QFedAvg(LocalTraining):
 
     L defaults to 1 / client learning rate, as in the paper and its code. The AdaFedAdam paper gives
     a "q-FedAvg learning rate 1". Its tasks here set L = 1, as this agrees better with its Table 5.
+    For the same reason ``synthetic`` measures F_k on all that a client holds, also on the examples
+    that it does not train on.
 
     Args:
         q: exponent of the losses. 0 is FedAvg with equal weights.
         L: the Lipschitz constant that scales the steps. None takes 1 / client learning rate (before
             any schedule).
+        measured_on: the data of F_k: ``"train"``, or a split of the task's ``evaluated`` that has
+            the same clients and the same ``x`` and ``y``.
         client, objective, client_schedule: see :class:`fedlib.FedOpt`.
 
     Example:
@@ -50,11 +55,14 @@ class QFedAvg(LocalTraining):
         True
     """
 
+    HISTORICAL: ClassVar[dict[str, Any]] = {"measured_on": "train"}
+
     measures = True
     uniform = True
 
     q: NonNegative = 1.0
     L: Positive | None = None
+    measured_on: str = "train"
 
     def validate(self) -> None:
         super().validate()

@@ -275,12 +275,19 @@ class Feed:
         task: the task to train on.
         seeds: seeds of client sampling and batches, see :class:`fedlib.engine.RunConfig`.
         dtype, device: type and device of the inputs (``dtype`` if they are floating point).
+        measured_on: see :attr:`fedlib.Algorithm.measured_on`.
     """
 
     def __init__(
-        self, task: Task, seeds: Mapping[str, int], dtype: torch.dtype, device: torch.device
+        self,
+        task: Task,
+        seeds: Mapping[str, int],
+        dtype: torch.dtype,
+        device: torch.device,
+        measured_on: str = "train",
     ) -> None:
         self.task, self.data, self.seeds = task, task.train, seeds
+        self.whole = self.data if measured_on == "train" else _measured(task, measured_on)
         self.dtype, self.device = dtype, device
         self.transform, self.y = task.transform, self.data.y.to(device)
         example = task.transform(self.data.x[:1].clone().unsqueeze(0), None)
@@ -378,11 +385,13 @@ class Feed:
     def whole_batching(self, clients: np.ndarray) -> Batching:
         """All examples of ``clients`` once, in their own order."""
         keys, steps = torch.zeros(len(clients), dtype=torch.int64), self.whole_steps(clients)
-        return make_batching(self.data, clients, steps, keys, batch_size=WHOLE_BATCH, shuffle=False)
+        return make_batching(
+            self.whole, clients, steps, keys, batch_size=WHOLE_BATCH, shuffle=False
+        )
 
     def whole_steps(self, clients: np.ndarray) -> np.ndarray:
         """The number of batches for all examples of each of ``clients [M]``."""
-        steps: np.ndarray = -(-self.data.sizes[clients] // WHOLE_BATCH)
+        steps: np.ndarray = -(-self.whole.sizes[clients] // WHOLE_BATCH)
         return steps
 
     def inputs(self, index: Tensor, keys: Tensor | None) -> Tensor:
@@ -519,6 +528,21 @@ def transformed(
     else:
         inputs = transform(x.to(device), keys)
     return inputs.to(dtype) if inputs.is_floating_point() else inputs
+
+
+def _measured(task: Task, split: str) -> ClientData:
+    """The data of a split, whose examples must be among those that the training clients have."""
+    data = task.evaluated.get(split)
+    if data is None:
+        known = ", ".join(map(repr, ("train", *task.evaluated)))
+        raise Error(f"task {task.name} has no data measured_on={split!r} (allowed: {known})")
+    pairs = (data.x, task.train.x), (data.y, task.train.y)
+    if list(data.ids) != list(task.train.ids) or not all(torch.equal(*pair) for pair in pairs):
+        raise Error(
+            f"task {task.name}: measured_on={split!r} needs data of the training clients, in their "
+            "order: give task.evaluated ClientData with train's own x, y and ids"
+        )
+    return data
 
 
 def whole_scale(task: Task, sizes: np.ndarray, batch_size: int | None) -> np.ndarray:

@@ -122,7 +122,7 @@ class Program:
         self.judge: Judge | None = None
         if method.of_user or not self.task.described:  # fedlib's tests check its own methods
             self._judge_first(methods, chunk_clients)
-        feed = Feed(self.task, config.seeds, self.dtype, device)
+        feed = Feed(self.task, config.seeds, self.dtype, device, methods[0].measured_on)
         feed.require_same_cohorts(config.rounds, config.clients_per_round)
         self.training = Training(
             config,
