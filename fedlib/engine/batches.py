@@ -536,8 +536,9 @@ def _measured(task: Task, split: str) -> ClientData:
     if data is None:
         known = ", ".join(map(repr, ("train", *task.evaluated)))
         raise Error(f"task {task.name} has no data measured_on={split!r} (allowed: {known})")
-    pairs = (data.x, task.train.x), (data.y, task.train.y)
-    if not np.array_equal(data.ids, task.train.ids) or not all(torch.equal(*pair) for pair in pairs):
+    train = task.train
+    examples = torch.equal(data.x, train.x) and torch.equal(data.y, train.y)
+    if not examples or not np.array_equal(data.ids, train.ids):
         raise Error(
             f"task {task.name}: measured_on={split!r} needs data of the training clients, in their "
             "order: give task.evaluated ClientData with train's own x, y and ids"
