@@ -36,6 +36,10 @@ COMMONEST_TAGS = {("stackexchange", 1914, 2000): 24.8}
 BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 5.0, 0.1
 # Grey is worse than the level, white equal, blue better.
 GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
+# A level that is shared by a larger part of a map's cells is a plateau.
+PLATEAU = 0.25
+# Widths of the frames of a method's best cell and of cells that are as good, in points.
+FRAMES = (1.6, 0.8)
 # A rate this close to the best is as good: points of percent, or a share of an error. Methods with
 # one seed count as alike up to twice this distance.
 POINTS, SHARE, ONE_SEED = 1.0, 0.05, 2.0
@@ -72,12 +76,15 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
         gone = [style.name(name) for name in algorithms if name not in shown]
         for ax in panels[len(shown) :]:
             ax.set_axis_off()
-        _legend(panels[len(shown)], level, word, best, smaller, colour)
+        known = drawn["performance"].where(~drawn["hatched"])
+        near = _near(known, level, smaller)
+        crowd = [f"plateau: {near.sum()} within {_reach(smaller)}"]
+        words = [*word, *crowd * bool(near.mean() > PLATEAU and rows > 1)]
+        _legend(panels[len(shown)], level, words, best, smaller, colour, _crosses(drawn))
         figure.supxlabel("client learning rate", fontsize=7)
         figure.supylabel("server learning rate", fontsize=7)
         note = f"{_label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
         note += f"; not run: {', '.join(gone)}" if gone else ""
-        note += f". Framed: a method's best{_crosses(drawn)}"
         for column in ("client_lr", "server_lr"):
             rates = sorted({*frame[column]} - {*drawn[column]})
             if rates:
@@ -99,7 +106,17 @@ def _crosses(frame: pd.DataFrame) -> str:
     diverged, crossed = frame["diverged"].notna(), frame["hatched"]
     reasons = ["diverged"] * bool((crossed & diverged).any())
     reasons += ["worse than untrained"] * bool((crossed & ~diverged).any())
-    return f"; ×:\N{NO-BREAK SPACE}{' or '.join(reasons)}" if reasons else ""
+    return "\nor ".join(reasons)
+
+
+def _near(values: Any, best: float, smaller: bool) -> Any:
+    """Whether values are as good as another: within a point, or 5 % of an error."""
+    return np.abs(values - best) <= (SHARE * best if smaller else POINTS)
+
+
+def _reach(smaller: bool) -> str:
+    """How near :func:`_near` is, in words."""
+    return f"{100 * SHARE:g} %" if smaller else "a point"
 
 
 def _label(frame: pd.DataFrame) -> str:
@@ -163,7 +180,7 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
     known = values.to_numpy()
     for (i, j), value in np.ndenumerate(known):
         if np.isnan(value):
-            ax.text(j, i, "×", ha="center", va="center", color="0.6", fontsize=6)
+            ax.text(j, i, "×", ha="center", va="center", color="0.45", fontsize=6)
             continue
         shade = colour(value)
         ax.add_patch(Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, facecolor=shade, linewidth=0))
@@ -174,15 +191,15 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
     title, below = style.name(str(part["algorithm"].iloc[0])), "nothing trained"
     if np.isfinite(known).any():
         place = int(np.nanargmin(known) if smaller else np.nanargmax(known))
-        row, column = map(int, np.unravel_index(place, known.shape))
-        top = known[row, column]
-        frame = Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, fill=False)
-        frame.set(edgecolor=style.COLORS["red"], linewidth=1.6)
-        ax.add_patch(frame)
-        near = np.nansum(np.abs(known - top) <= (SHARE * top if smaller else POINTS))
+        top = known.flat[place]
+        near = _near(known, top, smaller)
+        for row, column in np.argwhere(near):
+            width = FRAMES[0 if row * known.shape[1] + column == place else 1]
+            frame = {"edgecolor": style.COLORS["red"], "linewidth": width, "fill": False}
+            ax.add_patch(Rectangle((column - 0.45, row - 0.44), 0.9, 0.88, **frame))
         gain = style.ahead(top, level)
         ahead = f"{gain:+.1f}".replace("-", "−") if abs(gain) >= 0.05 else ""
-        below = f"{near} within {f'{100 * SHARE:g} %' if smaller else 'a point'}"
+        below = f"{near.sum()} within {_reach(smaller)}"
         title = f"{title}: {short(top)}"
         spec = ax.get_gridspec()
         if spec and spec.ncols > 3:  # there is no room in the title
@@ -205,11 +222,17 @@ def _written(value: float) -> str:
 
 
 def _legend(
-    ax: Axes, level: float, word: Sequence[str], best: float, smaller: bool, colour: Any
+    ax: Axes,
+    level: float,
+    word: Sequence[str],
+    best: float,
+    smaller: bool,
+    colour: Any,
+    crosses: str,
 ) -> None:
     """The meaning of the maps' colours and signs, in a panel's place."""
     worst = level * DOUBLE if smaller else max(0.0, level - BELOW)
-    bar = ax.inset_axes((0.04, 0.08, 0.09, 0.8))
+    bar = ax.inset_axes((0.04, 0.42, 0.09, 0.58))
     ends = (worst, best) if abs(best - level) > 1e-9 else (worst, level)
     # The level is in the middle, whatever is above and below it.
     values = [*np.linspace(ends[0], level, 30), *np.linspace(level, ends[1], 30)]
@@ -222,8 +245,18 @@ def _legend(
     words = {0.02: f"{low} {less}" if ends[0] else "0", 0.5: "\n".join([middle, *word])}
     if ends[1] != level:
         words[0.98] = f"{top}, best of all"
+    said: dict[str, Any] = {"fontsize": 6, "color": "0.25", "linespacing": 1.1}
     for y, text in words.items():
-        bar.text(1.5, y, text, va="center", fontsize=6, color="0.25", linespacing=1.1)
+        bar.text(1.5, y, text, va="center", **said)
+    place: dict[str, Any] = {"transform": ax.transAxes}
+    for y, width, text in zip((0.26, 0.13), FRAMES, ("a method's best", "as good"), strict=True):
+        frame = {"edgecolor": style.COLORS["red"], "linewidth": width, "fill": False}
+        ax.add_patch(Rectangle((0.04, y - 0.04), 0.09, 0.08, **frame, **place))
+        text += f": within {_reach(smaller)}" if width == FRAMES[1] else ""
+        ax.text(0.175, y, text, va="center", **said, **place)
+    if crosses:
+        ax.text(0.085, 0.0, "×", ha="center", va="center", **said | {"color": "0.45"}, **place)
+        ax.text(0.175, 0.045, crosses, va="top", **said, **place)
 
 
 def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
