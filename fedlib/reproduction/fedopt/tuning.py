@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from fedlib import papers
@@ -38,6 +40,8 @@ BELOW, DOUBLE, ABOVE, SHARE_ABOVE = 15.0, 2.0, 5.0, 0.1
 GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), (1, "#0B4FA0")]
 # A level that is shared by a larger part of a map's cells is a plateau.
 PLATEAU = 0.25
+# The mark of a method's best tau.
+RING: dict[str, Any] = {"marker": "o", "markersize": 7.5, "fillstyle": "none", "linestyle": ""}
 # Widths of the frames of a method's best cell and of cells that are as good, in points.
 FRAMES = (1.6, 0.8)
 # A rate this close to the best is as good: points of percent, or a share of an error. Methods with
@@ -90,10 +94,14 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
             if rates:
                 note += f"; {column[:6]} rate {', '.join(map(style.power, rates))}: none trained"
         found = _finding(frame, level, " ".join(word), smaller)
-        task = frame["task"].iloc[0]
-        task = "Autoencoder" if task == "emnist_ae" else SHORT.get(task, style.name(task))
-        style.headed(figure, f"{task}: {found}", note)
+        style.headed(figure, f"{_task(frame)}: {found}", note)
     return figure, frame
+
+
+def _task(frame: pd.DataFrame) -> str:
+    """The name of a frame's task in a title."""
+    task = frame["task"].iloc[0]
+    return "Autoencoder" if task == "emnist_ae" else SHORT.get(task, style.name(task))
 
 
 def _untrained(frame: pd.DataFrame, rate: str) -> pd.Series:
@@ -195,8 +203,7 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         near = _near(known, top, smaller)
         for row, column in np.argwhere(near):
             width = FRAMES[0 if row * known.shape[1] + column == place else 1]
-            frame = {"edgecolor": style.COLORS["red"], "linewidth": width, "fill": False}
-            ax.add_patch(Rectangle((column - 0.45, row - 0.44), 0.9, 0.88, **frame))
+            ax.add_patch(_framed(column - 0.45, row - 0.44, 0.9, 0.88, width))
         gain = style.ahead(top, level)
         ahead = f"{gain:+.1f}".replace("-", "−") if abs(gain) >= 0.05 else ""
         below = f"{near.sum()} within {_reach(smaller)}"
@@ -214,6 +221,12 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
     for axis, rates in ((ax.xaxis, values.columns), (ax.yaxis, values.index)):
         axis.set_ticks(range(len(rates)), [style.power(rate) for rate in rates])
     ax.set(xlim=(-0.5, known.shape[1] - 0.5), ylim=(-0.5, known.shape[0] - 0.5))
+
+
+def _framed(x: float, y: float, wide: float, high: float, width: float, **how: Any) -> Rectangle:
+    """A frame round a cell, with a line of this width."""
+    edge = style.COLORS["red"]
+    return Rectangle((x, y), wide, high, fill=False, edgecolor=edge, linewidth=width, **how)
 
 
 def _written(value: float) -> str:
@@ -250,8 +263,7 @@ def _legend(
         bar.text(1.5, y, text, va="center", **said)
     place: dict[str, Any] = {"transform": ax.transAxes}
     for y, width, text in zip((0.26, 0.13), FRAMES, ("a method's best", "as good"), strict=True):
-        frame = {"edgecolor": style.COLORS["red"], "linewidth": width, "fill": False}
-        ax.add_patch(Rectangle((0.04, y - 0.04), 0.09, 0.08, **frame, **place))
+        ax.add_patch(_framed(0.04, y - 0.04, 0.09, 0.08, width, **place))
         text += f": within {_reach(smaller)}" if width == FRAMES[1] else ""
         ax.text(0.175, y, text, va="center", **said, **place)
     if crosses:
@@ -265,34 +277,62 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
     """
     _, frame = grids(algorithms, histories)
     smaller, known = outcomes.smaller_is_better(frame), frame[~frame["hatched"]]
+    lines: dict[str, list[pd.Series]] = {}
     with style.panels(1, 2, (style.WIDTH, 2.3), sharey=True) as (figure, panels):
         for ax, column in zip(panels, ("server_lr", "client_lr"), strict=True):
-            bests: dict[str, list[str]] = {}
+            tops: dict[tuple[float, str], list[str]] = {}
             for name, part in known.groupby("algorithm", sort=False):
                 by = part.groupby(column)["performance"]
                 line = by.min() if smaller else by.max()
+                lines.setdefault(str(name), []).append(line)
                 look = style.look(str(name))
                 mark = {} if part["seeds"].min() > 1 else {"markerfacecolor": "white"}
                 ax.plot(line, **look.line(), **mark, label=look.label)
-                at = readable(line.idxmin() if smaller else line.idxmax())
-                bests.setdefault(at, []).append(look.label)
-                # A rate at which no run of the method trained has a cross at the top.
-                lost = sorted({*frame[column]} - {*line.index})
-                height = 0.97 - 0.05 * (sum(map(len, bests.values())) - 1)
-                cross: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "markersize": 3.5}
-                ax.plot(lost, [height] * len(lost), "x", color=look.color, **cross)
+                at = line.idxmin() if smaller else line.idxmax()
+                tops.setdefault((float(at), short(line[at])), []).append(str(name))
+            bests: dict[str, list[str]] = {}
+            aside: dict[str, Any] = {"textcoords": "offset points", "fontsize": style.SMALL}
+            for (rate, top), names in tops.items():
+                bests.setdefault(readable(rate), []).extend(map(style.name, names))
+                for number, name in enumerate(names):
+                    where = (6.0, 4.0 * (len(names) - 1) - 8 * number)
+                    words = f"{'=' if number else top} {style.name(name)}"
+                    color = style.ink(style.look(name).color)
+                    ax.annotate(words, (rate, float(top)), where, va="center", color=color, **aside)
             rates = sorted(frame[column].unique())
+            for rate in rates:  # crosses above the axis, one beside the other
+                lost = [name for name in lines if rate not in lines[name][-1]]
+                for number, name in enumerate(lost):
+                    where = (7.0 * number - 3.5 * (len(lost) - 1), 2.0)
+                    aside |= {"xycoords": ax.get_xaxis_transform(), "ha": "center"}
+                    ax.annotate("×", (rate, 0), where, color=style.look(name).color, **aside)
             ax.set(xscale="log", xlabel=f"{column.split('_')[0]} learning rate")
             ax.set_xticks(rates, [style.power(rate) for rate in rates])
             ax.set_xticks([], minor=True)
+            ax.set_xlim(rates[0] / 1.6, rates[-1] * 1.6)
             title = f"Best {column.split('_')[0]} rate: {_joined(bests)}"
-            below = scale(histories)
-            if ax is not panels[0]:
-                below = "at the best of the other rate; hollow: one seed; ×: none trained"
-            style.titled(ax, title, below, small=small(histories))
+            style.titled(ax, title, small=small(histories))
+        low, high = panels[0].get_ylim()
+        panels[0].set_ylim(low - 0.07 * (high - low), high + 0.03 * (high - low))
         panels[0].set_ylabel(_label(frame))
-        style.key(figure)
+        note = f"{scale(histories)}. Marks: at the best of the other rate; hollow: one seed"
+        note += "; ×: none trained" if frame["hatched"].any() else ""
+        style.headed(figure, f"{_task(frame)}: {_alike(lines)}", note)
     return figure, frame
+
+
+def _alike(lines: Mapping[str, Sequence[pd.Series]]) -> str:
+    """The two methods whose lines are nearest to each other, if these are alike everywhere."""
+    gaps = {}
+    for pair in combinations(lines, 2):
+        both = list(zip(*(lines[name] for name in pair), strict=True))
+        if all(one.index.equals(other.index) for one, other in both):
+            gaps[max((one - other).abs().max() for one, other in both)] = pair
+    gap = min(gaps, default=math.inf)
+    if gap > POINTS:
+        return "what each rate can reach"
+    names = style.listed([style.name(name) for name in gaps[gap]])
+    return f"{names} are within {gap:.1f} points at every rate"
 
 
 def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
@@ -321,11 +361,15 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             for name, line in tuned.groupby("algorithm", sort=False):
                 look, by_tau = style.look(str(name)), line.groupby("tau")["performance"]
                 mean, std = by_tau.mean(), by_tau.std()
-                ax.plot(mean, color=look.color, linewidth=1, label="_")
+                one = (by_tau.size() == 1).all()
+                thin = {"color": look.color, "linewidth": 0.6 if one else 1.2, "label": "_"}
+                ax.plot(mean, **thin)
                 if rule == "test":
-                    dotted = {"color": look.color, "linestyle": style.DOT, "zorder": 1}
-                    ax.plot(by_training[name], **dotted, linewidth=1, label="_")
-                hollow = "white" if (by_tau.size() == 1).all() else look.color
+                    ax.plot(by_training[name], **thin | {"linewidth": 1, "linestyle": style.DOT})
+                else:
+                    at = mean.idxmin() if outcomes.smaller_is_better(part) else mean.idxmax()
+                    ax.plot(at, mean[at], **RING, color=look.color)
+                hollow = "white" if one else look.color
                 marks = {**look.line(), "linestyle": "", "markerfacecolor": hollow}
                 ax.errorbar(mean.index, mean, std, label=look.label, elinewidth=0.8, **marks)
                 chosen.append(line)
@@ -333,7 +377,8 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             if len(word) > 1:
                 style.level(ax, level, word[-1], x=0.01)
             taus = sorted(part["tau"].unique())
-            ax.set(xscale="log", xlabel="τ", ylabel=_label(part))
+            chosen_by = "training loss" if rule == "train_loss" else "test result"
+            ax.set(xscale="log", xlabel=f"τ (rates by {chosen_by})", ylabel=_label(part))
             ax.set_xticks(taus, [style.power(tau) for tau in taus])
             ax.set_xticks([], minor=True)
             means = tuned.groupby(["algorithm", "tau"])["performance"].mean()
@@ -349,15 +394,21 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
                 found = f"best τ {_joined(best_taus)}"
             else:
                 name, at = (means - by_training).abs().idxmax()
-                at_most = style.ahead(means[name, at], by_training[name, at])
-                found = f"choosing by training loss costs up to {abs(at_most):.1f}"
-            by = {
-                "train_loss": ["rates by training loss"],
-                "test": ["rates by test result; dotted: by training loss"],
-            }
-            title = f"{SHORT.get(str(task), style.name(str(task)))}: {found}"
-            titled(ax, title, runs, *by[rule])
-        style.key(figure, [style.look(name) for name in frame["algorithm"].unique()])
+                ends = means[name, at], by_training[name, at]
+                cost = abs(style.ahead(*ends))
+                found = f"choosing by training loss costs up to {cost:.1f}"
+                if cost > POINTS:  # else there is no room for an arrow
+                    arrow = {"arrowstyle": "<->", "color": "0.35", "linewidth": 0.6}
+                    arrow |= {"shrinkA": 2, "shrinkB": 0}
+                    ax.annotate("", (at, ends[1]), (at, ends[0]), arrowprops=arrow)
+                    words = f"{cost:.1f} "
+                    style.say(ax, words, (at, sum(ends) / 2), style.look(name).color, ha="right")
+            titled(ax, f"{SHORT.get(str(task), style.name(str(task)))}: {found}", runs)
+        more = {"label": "best τ", "color": "0.35", **RING}
+        if rule == "test":
+            more = {"label": "rates by training loss", "color": "0.35", "linestyle": style.DOT}
+        looks = [style.look(name) for name in frame["algorithm"].unique()]
+        style.key(figure, looks, Line2D([], [], **more))
     return figure, pd.concat(chosen, ignore_index=True)
 
 
@@ -387,7 +438,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
         _as_good(tried.loc[[(at["task"], at["algorithm"])]], at) for at in best.to_dict("records")
     ]
     best["guessing"] = _whether_guessing(best, histories)
-    size = (style.WIDTH, 0.55 + 1.35 * len(groups))
+    size = (style.WIDTH, 0.6 + 1.55 * len(groups))
     with style.panels(len(groups), len(names), size, sharey="row", sharex="row") as (figure, axes):
         for row, (task, part) in zip(axes.reshape(len(groups), -1), groups, strict=True):
             points = best[best["task"] == task]
@@ -395,7 +446,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
                 line, look = points[points["algorithm"] == name], style.look(name)
                 for at in line.to_dict("records"):
                     x, ends = at["client_lr"], (at["lowest"], at["highest"])
-                    color = "0.7" if at["guessing"] else look.color
+                    color = "0.5" if at["guessing"] else look.color
                     bar = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "round"}
                     ax.plot([x, x], ends, color=color, **bar)
                     hollow = color if at["seeds"] > 1 else "white"
@@ -409,17 +460,19 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
                     axis.set_ticks(rates, [style.power(rate) for rate in rates])
                     axis.set_ticks([], minor=True)
                 ax.margins(0.12)
-                style.titled(ax, look.label, small=small(of_task(histories, str(task))))
+                below = f"better: {(~line['guessing']).sum()} of {len(line)}"
+                below = below if points["guessing"].any() else ""
+                style.titled(ax, look.label, below, small=small(of_task(histories, str(task))))
             row[0].set_ylabel(f"{style.name(str(task))}\nbest server rate")
         axes[len(axes) - 1 - len(names) // 2].set_xlabel("client rate")
         near = f"{100 * SHARE:g} % of the error"
         near = near if (frame["metric"] == "mse_x1000").all() else "a point"
-        note = f"dots: the best server rate; bars: the rates that are as good, within {near}"
+        note = f"dots: the best server rate; bars: rates within {near} of its result"
         long = best["highest"] > best["lowest"]
         title = "Where a bar is long, the server rate hardly matters"
         if (guessing := best["guessing"] & long).any():
-            title = f"{guessing.sum()} of {long.sum()} long bars are at the level of guessing"
-            note += "; grey: no better than guessing the commonest tags"
+            title = f"{guessing.sum()} of {long.sum()} long bars are grey: no better than guessing"
+            note += "; grey: less than a point above guessing the commonest tags"
         note += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
         style.headed(figure, title, note)
     return figure, best
@@ -441,8 +494,8 @@ def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, floa
     """The ends of the server rates around the best that are all as good at its client rate."""
     same = runs[runs["client_lr"] == best["client_lr"]].sort_values("server_lr")
     top = best["performance"]
-    near = SHARE * top if outcomes.smaller_is_better(runs) else POINTS
-    good = outcomes.trained(same) & ((same["performance"] - top).abs() <= near)
+    near = _near(same["performance"], top, outcomes.smaller_is_better(runs))
+    good = outcomes.trained(same) & near
     stretches = (good != good.shift()).cumsum()
     around = stretches == stretches[same["server_lr"] == best["server_lr"]].iloc[0]
     rates = same.loc[around, "server_lr"]

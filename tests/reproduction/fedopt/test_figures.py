@@ -122,7 +122,10 @@ def test_a_heat_map_shows_every_cell_and_crosses_what_diverged():
         for place, value in np.ndenumerate(expected):
             assert said[place] == ("×" if np.isnan(value) else f"{value:.1f}")
         assert len(said) == expected.size
-        (frame,) = [patch for patch in ax.patches if not patch.get_fill()]
+        frames = [patch for patch in ax.patches if not patch.get_fill()]
+        (frame,) = [patch for patch in frames if patch.get_linewidth() == tuning.FRAMES[0]]
+        near = expected >= np.nanmax(expected) - tuning.POINTS
+        assert len(frames) == near.sum()
         best = expected[round(frame.get_y() + 0.47), round(frame.get_x() + 0.47)]
         found = f"{style.name(algorithm)}: {style.short(best)}"
         assert best == np.nanmax(expected) and ax.get_title("left").startswith(found)
