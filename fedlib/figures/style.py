@@ -279,7 +279,8 @@ def align(panels: Sequence[Axes]) -> None:
 
 
 def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int = 6) -> None:
-    """The methods' names, once, above all panels and in their colours.
+    """The methods' names, once and in their colours: above all panels, or below them if the figure
+    has a title.
 
     Args:
         looks: the looks to name. Default: those of all labelled lines.
@@ -292,13 +293,14 @@ def key(figure: Figure, looks: Sequence[Look] = (), *more: Line2D, columns: int 
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     handles |= {str(one.get_label()): one for one in more}
+    edge = "lower" if figure.get_suptitle() else "upper"
     how: dict[str, Any] = {
         "columnspacing": 1.4,
         "handletextpad": 0.5,
         "borderpad": 0.1,
         "fontsize": 7,
     }
-    how |= {"ncols": min(columns, len(handles)), "fontsize": 7, "loc": "outside upper left"}
+    how |= {"ncols": min(columns, len(handles)), "fontsize": 7, "loc": f"outside {edge} left"}
     shown = figure.legend(list(handles.values()), list(handles), **how)
     for text, handle in zip(shown.get_texts(), handles.values(), strict=True):
         text.set(color=ink(handle.get_color()) if isinstance(handle, Line2D) else "0.2")

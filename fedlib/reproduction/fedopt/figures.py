@@ -11,12 +11,17 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
+from matplotlib.textpath import TextPath
+from matplotlib.transforms import ScaledTranslation
 from torch import Tensor, nn
 
 from fedlib import models, papers, partitioners, tasks
 from fedlib.datasets import store
 from fedlib.engine.history import History
 from fedlib.figures import layers, style, unique_labels
+from fedlib.figures.curves import figure_of
 from fedlib.figures.scale import whole
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import (
@@ -29,7 +34,7 @@ from fedlib.reproduction.entry import (
 )
 from fedlib.reproduction.evidence import best_of
 from fedlib.reproduction.fedopt import tuning
-from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
+from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TASKS
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import option
 
@@ -130,6 +135,7 @@ def network(label: str) -> tuple[None, pd.DataFrame]:
 
 
 COLUMNS = 3
+ONE_LINE = 36  # letters of a grey line above one of three panels
 # Figure 4 has this task, Figure 1 all others.
 ALONE = "emnist_cr"
 # A level that needs no training: the error of an autoencoder that always outputs the mean image of
@@ -149,7 +155,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
     printed = of_these(histories, "fedopt", "Table 1")
     shown = [cells for _, cells in printed.groupby("task", sort=False)]
     rows, columns = style.grid(len(shown), COLUMNS)
-    size = (style.COLUMN, 2.3) if len(shown) == 1 else (style.WIDTH, 0.4 + 1.95 * rows)
+    size = (style.COLUMN, 2.3) if len(shown) == 1 else (style.WIDTH, 0.7 + 1.95 * rows)
     frames = []
     with style.panels(rows, columns, size, len(shown)) as (figure, panels):
         for ax, cells in zip(panels, shown, strict=True):
@@ -166,37 +172,74 @@ def convergence(histories: Sequence[History]) -> Drawing:
                     style.level(ax, level, "mean image", above=False)
             elif metric == "recall_at_5" and data_set in tuning.COMMONEST_TAGS:
                 style.level(ax, tuning.COMMONEST_TAGS[data_set], "commonest tags")
+            if alone and " within " in ax.get_title("left"):
+                _bracket(ax, data.groupby("algorithm")["line"].last())
             frames.append(data.assign(metric=metric))
+        data = pd.concat(frames, ignore_index=True)
         if len(shown) > 1:
-            style.key(figure, columns=COLUMNS)
-            seeds = sorted(map(int, pd.concat(frames)["seeds"].unique()))
+            seeds = sorted(map(int, data["seeds"].unique()))
             one, several = seeds[0] == 1, seeds[-1] > 1
             over = " or ".join(["seeds"] * several + ["near rounds"] * one)
-            note = f"titles: against FedAvg; bands: ± std of {over}; "
-            note += f"{'/'.join(map(str, seeds))} seed{'s' * several}"
-            note = "\n".join([*_in_common([*panels]), note])
-            figure.supxlabel(note, fontsize=6, color="0.35", x=0.99, ha="right", linespacing=1.1)
-    return figure, pd.concat(frames, ignore_index=True)
+            note = f"{'/'.join(map(str, seeds))} seed{'s' * several}; bands: ± std of {over}; "
+            note = "; ".join([note + "titles: against FedAvg", *_in_common([*panels])])
+            style.headed(figure, _overall(data), note)
+            style.key(figure)
+    return figure, data
+
+
+def _bracket(ax: Axes, ends: pd.Series) -> None:
+    """A bracket behind the labels of the lines that end within a point of the best."""
+    near = ends[ends > ends.max() - tuning.POINTS]
+    first = {style.name(str(name)) for name in near.index}
+    labels = [text for text in ax.texts if text.get_text().split(" ")[0].strip(",") in first]
+    heights = [text.xyann[1] for text in labels if isinstance(text, Annotation)]
+    paths = (TextPath((0, 0), text.get_text(), size=float(text.get_fontsize())) for text in labels)
+    wide = max(path.get_extents().x1 for path in paths)
+    low, high = min(heights) - 0.02, max(heights) + 0.02
+    aside = ScaledTranslation((wide + 3) / 72, 0, figure_of(ax).dpi_scale_trans)
+    how: dict[str, Any] = {"transform": ax.transAxes + aside, "clip_on": False, "label": "_"}
+    x, y = [1.04, 1.06, 1.06, 1.04], [low, low, high, high]
+    ax.add_line(Line2D(x, y, color="0.35", linewidth=0.7, **how))
+    words = f"within\n{style.ahead(near.max(), near.min()):.1f}"
+    at: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    ax.annotate(words, (1.06, (low + high) / 2), (wide + 6, 0), va="center", fontsize=6.5, **at)
+
+
+def _overall(data: pd.DataFrame) -> str:
+    """On how many tasks the best adaptive server is clearly ahead of FedAvg."""
+    ahead = []
+    for (_, metric), part in data.groupby(["task", "metric"], sort=False):
+        ends = part.groupby("algorithm")["line"].last()
+        adaptive = ends[ends.index.isin(ADAPTIVE)]
+        if "fedavg" in ends and len(adaptive):
+            far = tuning.POINTS if part["seeds"].min() > 1 else tuning.ONE_SEED
+            if METRICS[metric].smaller:
+                ahead.append(adaptive.min() < (1 - tuning.SHARE) * ends["fedavg"])
+            else:
+                ahead.append(adaptive.max() > ends["fedavg"] + far)
+    count = f"{sum(ahead)} of {len(ahead)} tasks"
+    return f"The best adaptive server ends clearly ahead of FedAvg on {count}" if ahead else ""
 
 
 def _in_common(panels: Sequence[Axes]) -> list[str]:
-    """Take what several panels say below their titles out of them, and say it once, in lines."""
+    """Take what several panels say below their titles out of them, and what is longer than a line,
+    and say it once.
+    """
     said = {ax: style.below(ax).split(", ") for ax in panels}
     places: dict[tuple[Axes, ...], list[str]] = {}
-    for part in dict.fromkeys(part for parts in said.values() for part in parts):
-        sharing = tuple(ax for ax, parts in said.items() if part in parts)
-        if part and len(sharing) > 1:
-            places.setdefault(sharing, []).append(part)
-    shared = {part for parts in places.values() for part in parts}
-    for ax, parts in said.items():
+    for part in dict.fromkeys(part for parts in said.values() for part in parts if part):
+        places.setdefault(tuple(ax for ax in said if part in said[ax]), []).append(part)
+    for ax in panels:
+        own = ", ".join(places.get((ax,), []))
+        if len(own) <= ONE_LINE:
+            places.pop((ax,), None)
         title = ax.get_title("left").replace("\n", " ")
-        style.titled(ax, title, ", ".join(part for part in parts if part not in shared))
+        style.titled(ax, title, "" if (ax,) in places else own)
     names = {ax: ax.get_title("left").split(":")[0] for ax in panels}
-    lines = [
+    return [
         f"{style.listed([names[ax] for ax in sharing])}: {', '.join(parts)}"
         for sharing, parts in sorted(places.items(), key=lambda each: len(", ".join(each[1])))
     ]
-    return ["; ".join(lines[:-1]), lines[-1]] if len(lines) > 1 else lines
 
 
 def _lead(ends: pd.Series, smaller: bool) -> str:
