@@ -5,9 +5,12 @@ regularizer. Table 2 and Table 5 have their own files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 
 from fedlib import papers
 from fedlib.engine.history import History
@@ -67,25 +70,47 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
     frames: dict[str, pd.DataFrame] = {}
     every = [run for runs in best.values() for run in runs]
     _, all_lines = learning_curves(every, by=line_of, looks=LOOKS)
-    size = (style.COLUMN if len(shown) == 1 else style.WIDTH, 2.4)
-    with style.panels(1, len(shown), size, sharey=True) as (figure, panels):
+    with style.panels(1, len(shown), (style.WIDTH, 2.6), sharey=True) as (figure, panels):
         for ax, (title, names) in zip(panels, shown.items(), strict=True):
             for name, part in all_lines.groupby("algorithm"):
                 if name not in names:
                     ax.plot(part["round"], part["line"], color="0.88", linewidth=0.7, zorder=0)
             part = {name: best[name] for name in names}
-            frames[title] = _draw(ax, part, line_of, LOOKS, title)
+            frames[title] = _draw(ax, part, line_of, LOOKS, title, legend=False)
             ends = frames[title].groupby("algorithm")["line"].last()
-            betas = [
-                f"{LOOKS[name].label if name in LOOKS else style.name(name)} {beta:g}"
-                for name, beta in chosen(part)["momentum"].items()
-                if beta > 0
-            ]
-            about = scale(every) if ax is panels[0] else f"β: {', '.join(betas)}"
-            about += "; grey: the other panels" if ax is panels[0] and len(shown) > 1 else ""
-            style.titled(ax, finding(title, ends), about, small=small(every))
+            betas: dict[str, list[str]] = {}
+            for name, beta in chosen(part)["momentum"].items():
+                if beta > 0:
+                    betas.setdefault(f"{beta:g}", []).append(_label(str(name)))
+            about = "; ".join(f"{style.listed(names)} {beta}" for beta, names in betas.items())
+            style.titled(ax, finding(title, ends), f"β: {about}", small=small(every))
             ax.label_outer()
-    return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
+        data = pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
+        note = scale(every) + ("; grey: the other panels' lines" if len(shown) > 1 else "")
+        style.headed(figure, overall(data.groupby("algorithm")["line"].last()), note)
+        style.key(figure, columns=4)
+    return figure, data
+
+
+def _label(line: str) -> str:
+    """A line's name in the picture."""
+    return LOOKS[line].label if line in LOOKS else style.name(line)
+
+
+def overall(ends: pd.Series) -> str:
+    """Whether momentum helps Mime, and which methods end ahead of it, from the lines' last numbers.
+
+    >>> overall(pd.Series({"mime": 77.4, "mime_sgd": 71.7, "scaffold": 80.7, "fedavgm": 79.2}))
+    'Momentum helps Mime, but SCAFFOLD and FedAvg end ahead of it'
+    >>> overall(pd.Series({"mime": 77.4, "scaffold": 71.7}))
+    'Mime ends first'
+    """
+    best_first = map(str, ends[ends > ends["mime"]].sort_values(ascending=False).index)
+    ahead = list(dict.fromkeys(_label(line).split(",")[0] for line in best_first))
+    helps = "mime_sgd" in ends and ends["mime"] - ends["mime_sgd"] > 1
+    start = "Momentum helps Mime, but " if helps else ""
+    whom = "it" if helps else "Mime"
+    return f"{start}{style.listed(ahead)} end ahead of {whom}" if ahead else "Mime ends first"
 
 
 def finding(panel: str, ends: pd.Series) -> str:
@@ -97,8 +122,7 @@ def finding(panel: str, ends: pd.Series) -> str:
     'SCAFFOLD ends first'
     """
     if panel == "all methods":
-        best = str(ends.idxmax())
-        return f"{LOOKS[best].label if best in LOOKS else style.name(best)} ends first"
+        return f"{_label(str(ends.idxmax()))} ends first"
     if panel == "with and without momentum":
         return f"Momentum: {style.ahead(ends['mime'], ends['mime_sgd']):+.1f} for Mime"
     cost = style.ahead(ends["mime"], ends["loc_mime"])
@@ -139,22 +163,29 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     every = [run for runs in by_mu.values() for run in runs]
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
-    shades = style.tints(len(by_mu))  # without the lightest
-    for number, mu in enumerate(sorted(by_mu)):
+    pinks = LinearSegmentedColormap.from_list(
+        "", ["#DDA9CF", style.look("fedprox").color, "#451539"]
+    )
+    shades = map(to_hex, pinks(np.linspace(0, 1, max(2, len({*by_mu} - {0.0})))))
+    for mu in sorted(by_mu):
         name, label = mu_line(by_mu[mu][0]), f"μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         best[name] = by_mu[mu]
-        shade = shades[number] if mu else _FEDAVG.color
+        shade = next(shades) if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else style.DASH)
     frames = {}
-    with style.panels(1, 2, (style.WIDTH, 2.3)) as (figure, panels):
+    with style.panels(1, 2, (style.WIDTH, 2.5)) as (figure, panels):
         for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
-            frames[metric] = _draw(ax, best, mu_line, looks, "", metric)
+            frames[metric] = _draw(ax, best, mu_line, looks, "", metric, legend=False)
             ends = frames[metric].groupby("algorithm", sort=False)["line"].last()
             digits = 1 if metric == "accuracy" else 2
             moved = style.ahead(ends.iloc[-1], ends.iloc[0])
             title = f"Test {metric}: {moved:+.{digits}f} from μ = {min(by_mu):g} to {max(by_mu):g}"
-            title = title.replace("-", "−")
-            style.titled(ax, title, scale(every) if ax is panels[0] else "", small=small(every))
+            style.titled(ax, title.replace("-", "−"), small=small(every))
+        accuracy = frames["accuracy"].groupby("algorithm", sort=False)["line"].last()
+        falls = "the larger μ, the lower the test accuracy"
+        found = falls if (accuracy.diff().dropna() < 0).all() else "the effect of μ"
+        style.headed(figure, f"FedProx: {found}", scale(every))
+        style.key(figure)
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 
@@ -165,10 +196,13 @@ def _draw(
     looks: Mapping[str, style.Look],
     title: str,
     metric: str = "accuracy",
+    *,
+    legend: bool = True,
 ) -> pd.DataFrame:
     """Draw lines into some axes. Returns the drawn data, with the settings."""
     shown = [history for runs in best.values() for history in runs]
-    _, data = learning_curves(shown, metric, title=title, by=by, looks=looks, ax=ax)
+    how: dict[str, Any] = {"by": by, "looks": looks, "legend": legend, "ax": ax}
+    _, data = learning_curves(shown, metric, title=title, **how)
     return data.join(chosen(best), on="algorithm")
 
 
