@@ -237,7 +237,8 @@ def _in_common(panels: Sequence[Axes]) -> list[str]:
         style.titled(ax, title, "" if (ax,) in places else own)
     names = {ax: ax.get_title("left").split(":")[0] for ax in panels}
     return [
-        f"{style.listed([names[ax] for ax in sharing])}: {', '.join(parts)}"
+        f"{style.listed([names[ax] for ax in sharing]) if sharing != (*panels,) else 'all'}: "
+        f"{', '.join(parts)}"
         for sharing, parts in sorted(places.items(), key=lambda each: len(", ".join(each[1])))
     ]
 
@@ -268,15 +269,16 @@ def batch_sizes() -> Drawing:
     """Table 7: the paper's batch sizes, and those of the clients of fedlib's tasks.
 
     Returns:
-        No figure. The columns task (the paper's name), batch size, printed, and batch size, ours
-        (in the paper preset).
+        No figure. The columns task (the paper's name), batch size, printed, batch size, ours (in
+        the paper preset), and small problem (ours in the quick preset).
     """
     printed = papers.table("fedopt", "table7_batch_sizes").set_index("task")["batch_size"]
     rows = []
     for name in tables.FEDOPT:
-        size, ours = int(printed[TASKS[name]]), tasks.preset_values(name, "paper")["batch_size"]
-        rows.append((TASKS[name], size, ours))
-    return None, pd.DataFrame(rows, columns=["task", "batch size, printed", "batch size, ours"])
+        ours = (tasks.preset_values(name, preset)["batch_size"] for preset in ("paper", "quick"))
+        rows.append((TASKS[name], int(printed[TASKS[name]]), *ours))
+    columns = ["task", "batch size, printed", "batch size, ours", "small problem"]
+    return None, pd.DataFrame(rows, columns=columns)
 
 
 _PARTITIONS = {"": "06_partitions"}

@@ -280,7 +280,7 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
     lines: dict[str, list[pd.Series]] = {}
     with style.panels(1, 2, (style.WIDTH, 2.3), sharey=True) as (figure, panels):
         for ax, column in zip(panels, ("server_lr", "client_lr"), strict=True):
-            tops: dict[tuple[float, str], list[str]] = {}
+            bests: dict[str, list[str]] = {}
             for name, part in known.groupby("algorithm", sort=False):
                 by = part.groupby(column)["performance"]
                 line = by.min() if smaller else by.max()
@@ -288,24 +288,15 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
                 look = style.look(str(name))
                 mark = {} if part["seeds"].min() > 1 else {"markerfacecolor": "white"}
                 ax.plot(line, **look.line(), **mark, label=look.label)
-                at = line.idxmin() if smaller else line.idxmax()
-                tops.setdefault((float(at), short(line[at])), []).append(str(name))
-            bests: dict[str, list[str]] = {}
-            aside: dict[str, Any] = {"textcoords": "offset points", "fontsize": style.SMALL}
-            for (rate, top), names in tops.items():
-                bests.setdefault(readable(rate), []).extend(map(style.name, names))
-                for number, name in enumerate(names):
-                    where = (6.0, 4.0 * (len(names) - 1) - 8 * number)
-                    words = f"{'=' if number else top} {style.name(name)}"
-                    color = style.ink(style.look(name).color)
-                    ax.annotate(words, (rate, float(top)), where, va="center", color=color, **aside)
+                rate = readable(line.idxmin() if smaller else line.idxmax())
+                bests.setdefault(rate, []).append(look.label)
             rates = sorted(frame[column].unique())
-            for rate in rates:  # crosses above the axis, one beside the other
-                lost = [name for name in lines if rate not in lines[name][-1]]
+            for tried in rates:  # crosses above the axis, one beside the other
+                lost = [name for name in lines if tried not in lines[name][-1]]
                 for number, name in enumerate(lost):
                     where = (7.0 * number - 3.5 * (len(lost) - 1), 2.0)
-                    aside |= {"xycoords": ax.get_xaxis_transform(), "ha": "center"}
-                    ax.annotate("×", (rate, 0), where, color=style.look(name).color, **aside)
+                    aside = {"xycoords": ax.get_xaxis_transform(), "ha": "center"}
+                    _beside(ax, "×", (tried, 0), where, name, **aside)
             ax.set(xscale="log", xlabel=f"{column.split('_')[0]} learning rate")
             ax.set_xticks(rates, [style.power(rate) for rate in rates])
             ax.set_xticks([], minor=True)
@@ -313,12 +304,28 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
             title = f"Best {column.split('_')[0]} rate: {_joined(bests)}"
             style.titled(ax, title, small=small(histories))
         low, high = panels[0].get_ylim()
-        panels[0].set_ylim(low - 0.07 * (high - low), high + 0.03 * (high - low))
+        reach = high - low
+        panels[0].set_ylim(low - 0.07 * reach, high + 0.03 * reach)
+        for ax, *each in zip(panels, *lines.values(), strict=True):
+            tops = [(line.min() if smaller else line.max()) for line in each]
+            heights = low + style.apart(np.array(tops) - low, 0.1 * reach)
+            for name, line, top, height in zip(lines, each, tops, heights, strict=True):
+                at = float(line.idxmin() if smaller else line.idxmax()), float(height)
+                words = f"{short(top)} {style.name(name)}"
+                _beside(ax, words, at, (6.0, 0.0), name, va="center")
         panels[0].set_ylabel(_label(frame))
         note = f"{scale(histories)}. Marks: at the best of the other rate; hollow: one seed"
         note += "; ×: none trained" if frame["hatched"].any() else ""
         style.headed(figure, f"{_task(frame)}: {_alike(lines)}", note)
     return figure, frame
+
+
+def _beside(
+    ax: Axes, words: str, at: tuple[float, float], by: tuple[float, float], name: str, **how: Any
+) -> None:
+    """Words some points beside a place, in a method's colour."""
+    look: dict[str, Any] = {"textcoords": "offset points", "fontsize": style.SMALL}
+    ax.annotate(words, at, by, color=style.ink(style.look(name).color), **look, **how)
 
 
 def _alike(lines: Mapping[str, Sequence[pd.Series]]) -> str:
@@ -438,7 +445,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
         _as_good(tried.loc[[(at["task"], at["algorithm"])]], at) for at in best.to_dict("records")
     ]
     best["guessing"] = _whether_guessing(best, histories)
-    size = (style.WIDTH, 0.6 + 1.55 * len(groups))
+    size = (style.WIDTH, 0.75 + 1.4 * len(groups))
     with style.panels(len(groups), len(names), size, sharey="row", sharex="row") as (figure, axes):
         for row, (task, part) in zip(axes.reshape(len(groups), -1), groups, strict=True):
             points = best[best["task"] == task]

@@ -102,15 +102,18 @@ def overall(ends: pd.Series) -> str:
 
     >>> overall(pd.Series({"mime": 77.4, "mime_sgd": 71.7, "scaffold": 80.7, "fedavgm": 79.2}))
     'Momentum helps Mime, but SCAFFOLD and FedAvg end ahead of it'
-    >>> overall(pd.Series({"mime": 77.4, "scaffold": 71.7}))
-    'Mime ends first'
+    >>> overall(pd.Series({"mime": 77.4, "scaffold": 71.7, "loc_mime": 78.0}))
+    'No other method ends ahead of Mime'
     """
-    best_first = map(str, ends[ends > ends["mime"]].sort_values(ascending=False).index)
-    ahead = list(dict.fromkeys(_label(line).split(",")[0] for line in best_first))
-    helps = "mime_sgd" in ends and ends["mime"] - ends["mime_sgd"] > 1
-    start = "Momentum helps Mime, but " if helps else ""
-    whom = "it" if helps else "Mime"
-    return f"{start}{style.listed(ahead)} end ahead of {whom}" if ahead else "Mime ends first"
+    others = ends.drop(["mime", "mime_sgd", "loc_mime"], errors="ignore")
+    best_first = others.sort_values(ascending=False).items()
+    ahead = [_label(str(name)) for name, end in best_first if style.ahead(end, ends["mime"]) > 0]
+    names = style.listed(list(dict.fromkeys(label.split(",")[0] for label in ahead)))
+    if not names:
+        return "No other method ends ahead of Mime"
+    if "mime_sgd" in ends and ends["mime"] - ends["mime_sgd"] > 1:
+        return f"Momentum helps Mime, but {names} end ahead of it"
+    return f"Ahead of Mime at the end: {names}"
 
 
 def finding(panel: str, ends: pd.Series) -> str:
@@ -124,7 +127,8 @@ def finding(panel: str, ends: pd.Series) -> str:
     if panel == "all methods":
         return f"{_label(str(ends.idxmax()))} ends first"
     if panel == "with and without momentum":
-        return f"Momentum: {style.ahead(ends['mime'], ends['mime_sgd']):+.1f} for Mime"
+        gain = f"{style.ahead(ends['mime'], ends['mime_sgd']):+.1f}".replace("-", "−")
+        return f"Momentum: {gain} for Mime"
     cost = style.ahead(ends["mime"], ends["loc_mime"])
     return f"Local state costs {cost:.1f}".replace("-", "−")
 

@@ -13,7 +13,7 @@ from fedlib.engine import History, configure
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
-from fedlib.reproduction.fedopt import outcomes, tuning
+from fedlib.reproduction.fedopt import figures, outcomes, tuning
 from fedlib.reproduction.fedopt.tables import ADAPTIVE
 from fedlib.reproduction.tables import find
 from fedlib.results import Store
@@ -216,6 +216,42 @@ def test_table_8_names_the_edges_of_what_was_tried():
     _, data = draw.entry("fedopt/table_8").draw([alone, *steps])
     assert data["at the grid's edge"].tolist() == ["", "client rate"]
     assert data["settings tried"].tolist() == [1, 3]
+
+
+# --- Figures 1, 2 and 4
+
+
+def test_a_bracket_joins_the_methods_that_end_within_a_point():
+    scores = {"fedavg": 0.868, "fedadam": 0.875, "fedyogi": 0.84}
+    runs = [made("emnist_cr", name, score=score) for name, score in scores.items()]
+    figure, _ = figures.convergence(runs)
+    (ax,) = figure.axes
+    assert ax.get_title("left") == "EMNIST CR: 2 within 0.7"
+    assert "within\n0.7" in {text.get_text() for text in ax.texts}
+
+
+def test_figure_1_counts_the_tasks_with_a_clear_lead_over_fedavg():
+    """A point, with one seed two, and 5 % of an error."""
+
+    def counted(leads, seeds, metric="accuracy"):
+        rows = [
+            {"task": f"{lead}", "metric": metric, "algorithm": name, "line": line, "seeds": seeds}
+            for lead in leads
+            for name, line in (("fedavg", 20.0), ("fedadam", 20.0 + lead), ("fedavgm", 90.0))
+        ]
+        return figures._overall(pd.DataFrame(rows))
+
+    assert counted([1.5, 2.5, -4.0], 1).endswith("on 1 of 3 tasks")
+    assert counted([1.5, 2.5, -4.0], 3).endswith("on 2 of 3 tasks")
+    assert counted([1.5, -0.5, -4.0], 3, "mse_x1000").endswith("on 1 of 3 tasks")
+
+
+def test_figure_2_names_the_two_methods_that_are_alike_at_every_rate():
+    one = pd.Series({0.1: 5.0, 1.0: 7.0})
+    lines = {"fedadam": [one, one], "fedyogi": [one + 0.3, one], "fedavgm": [one + 5, one]}
+    assert tuning._alike(lines) == "FedAdam and FedYogi are within 0.3 points at every rate"
+    del lines["fedyogi"]
+    assert tuning._alike(lines) == "what each rate can reach"
 
 
 # --- Table 2
