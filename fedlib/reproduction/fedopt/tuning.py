@@ -369,10 +369,10 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
                 look, by_tau = style.look(str(name)), line.groupby("tau")["performance"]
                 mean, std = by_tau.mean(), by_tau.std()
                 one = (by_tau.size() == 1).all()
-                thin = {"color": look.color, "linewidth": 0.6 if one else 1.2, "label": "_"}
+                thin = {"color": look.color, "linewidth": 0.8 if one else 1.2, "label": "_"}
                 ax.plot(mean, **thin)
                 if rule == "test":
-                    ax.plot(by_training[name], **thin | {"linewidth": 1, "linestyle": style.DOT})
+                    ax.plot(by_training[name], linestyle=style.DOT, zorder=1, **thin)
                 else:
                     at = mean.idxmin() if outcomes.smaller_is_better(part) else mean.idxmax()
                     ax.plot(at, mean[at], **RING, color=look.color)
