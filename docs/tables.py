@@ -222,14 +222,10 @@ def _drawn(notebook: str) -> str:
     return "; ".join(f"{k}{'s' * (len(n) > 1)} {', '.join(n)}" for k, n in numbers.items())
 
 
-# Its numbers have chosen the training and test data of AdaFedAdam's runs, see readings_table.
-IN_SAMPLE = ("adafedadam", "Table 5", "synthetic")
-
-
 def agreement_table() -> str:
     """The counts of ``fedlib compare`` on the published runs, a row per paper.
 
-    The table that chose our reading of AdaFedAdam has a separate row.
+    The numbers that chose our readings of AdaFedAdam have a separate row.
     """
     frame = compared()
     frame = frame[(frame["repeats"] == "") & frame["printed"].notna()]
@@ -244,20 +240,29 @@ def agreement_table() -> str:
         "differ": outcomes[DIFFERS],
         "cannot be told": outcomes[UNDECIDED],
     }
-    tables_of = frame[["paper", "item", "task"]].itertuples(index=False, name=None)
-    within = pd.Series([each == IN_SAMPLE for each in tables_of], frame.index)
-    names = frame["paper"].map(PAPERS)
-    names = names.mask(within, names + ", Table 5 on Synthetic (in sample)")
-    names = names.mask((frame["paper"] == IN_SAMPLE[0]) & ~within, names + ", others")
+    names, within = frame["paper"].map(PAPERS), _in_sample(frame)
+    names = names.mask(within, names + ", in sample")
+    names = names.mask((frame["paper"] == "adafedadam") & ~within, names + ", others")
     by = frame.assign(**counts).groupby(names, sort=False)[[*counts]].sum()
     rows = [(str(name), *map(str, row)) for name, *row in by.itertuples(name=None)]
     return markdown(("paper", *counts), rows)
 
 
+def _in_sample(frame: pd.DataFrame) -> pd.Series:
+    """Whether our readings were chosen by a number: on Synthetic by Table 5 and q-FedAvg's."""
+    synthetic = (frame["paper"] == "adafedadam") & (frame["task"] == "synthetic")
+    return synthetic & ((frame["item"] == "Table 5") | (frame["algorithm"] == "qfedavg"))
+
+
 def _outcomes(paper: str, items: str, task: str) -> pd.Series:
-    """The outcomes of the numbers of printed tables, ``"Table 3 + Table 7"``, with their counts."""
+    """The outcomes of the numbers of printed tables, ``"Table 3 + Table 7"``, with their counts.
+
+    Those of several tables leave out what is in sample.
+    """
     frame = compared()
     shown = frame["item"].isin(items.split(" + ")) & (frame["task"] == task)
+    if " + " in items:
+        shown &= ~_in_sample(frame)
     counts = frame.loc[shown & (frame["paper"] == paper), "outcome"].value_counts()
     return counts.reindex([AGREES, DIFFERS, UNDECIDED], fill_value=0)
 

@@ -207,4 +207,5 @@ def _readings(cell: Cell, histories: Sequence[History]) -> list[str]:
     stated = papers.settings("adafedadam")["general"]["local_split_train"]
     share = histories[0].config.task["options"].get("train_share", stated)
     share = "" if share == stated else f"{share} of a client's data trained on, "
-    return [f"a reading: {share}all of them measured (paper: {stated} and the others)"]
+    also = ", also for F_k" * (histories[0].config.method.get("measured_on") == "local")
+    return [f"a reading: {share}all of them measured{also} (paper: {stated} and the others)"]
