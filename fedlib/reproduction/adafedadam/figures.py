@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
@@ -142,51 +143,80 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
 
 
 def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-    """Mean error and relative standard deviation over rounds per alpha, and against each other."""
+    """Mean error and relative standard deviation against each other, and over rounds per alpha."""
     adafedadam = [history for history in histories if history.config.algorithm == "adafedadam"]
     if not adafedadam:
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
     split = split_of(*histories)
     curves, table = _curves(adafedadam, split), tradeoff(histories)
-    ratios = {"width_ratios": (1.75, 1, 1)}
-    with style.panels(1, 3, (style.WIDTH, 2.3), gridspec_kw=ratios) as (figure, axes):
-        alphas = sorted(curves["setting"].unique())
-        colors = dict(zip(alphas, style.tints(len(alphas)), strict=True))
-        of_what = {"local": "mean error, all local data (%)", "test": "mean test error (%)"}[split]
-        _front(axes[0], table, _by_seed(adafedadam, split), colors, whole(histories))
-        axes[0].set(xlabel=of_what, ylabel="RSD of the clients' errors")
-        below = "thin: a seed each" + ("; squares: Table 5" if whole(histories) else "")
+    by_seed = _by_seed(adafedadam, split)
+    alphas = sorted(curves["setting"].unique())
+    colors = dict(zip(alphas, style.tints(len(alphas)), strict=True))
+    of_what = {"local": "mean error, all local data (%)", "test": "mean test error (%)"}[split]
+    with style.panels(2, 2, (style.WIDTH, 4.3)) as (figure, axes):
+        near = _near(axes[1], table, by_seed, colors)
+        _far(axes[0], table, near, whole(histories))
+        for ax in axes[:2]:
+            ax.set(xlabel=of_what, ylabel="RSD of the clients' errors")
         name = style.name(adafedadam[0].config.task["name"])
-        title = "α trades error for fairness"
-        titled(axes[0], title, adafedadam, f"{name}; {below}")
-        base = curves[curves["setting"] == 1.0].set_index("round")["error"]
-        start = LATE * curves["round"].max()
-        shown = {"rsd": "RSD", "error": "points above α = 1" if len(base) else of_what}
-        ends: dict[str, float] = {}
-        for ax, name in zip(axes[1:], ("error", "rsd"), strict=True):
-            for alpha, part in curves[curves["round"] > start].groupby("setting"):
-                line = part.set_index("round")[name]
-                if name == "error" and len(base):
-                    line = line - base[line.index]
+        squares = ["squares: Table 5"] * whole(histories)
+        titled(axes[0], _dominance(table), adafedadam, "; ".join([name, *squares]))
+        style.titled(axes[1], *_trade(by_seed), small=small(histories))
+        base, start = float(1.0 if 1.0 in alphas else alphas[0]), LATE * curves["round"].max()
+        for ax, name in zip(axes[2:], ("error", "rsd"), strict=True):
+            ends = {}
+            wide = curves.pivot(index="round", columns="setting", values=name)
+            wide = wide.sub(wide[base], axis=0) if name == "error" else wide
+            for alpha, line in wide[wide.index > start].items():
                 line = smoothed(line, int(2 * start) or 1)
                 ax.plot(line, color=colors[float(str(alpha))], label=f"{alpha:g}")
-                curves.loc[part.index, f"{name}_line"] = line.to_numpy()
-                ends[name] = float(line.iloc[-1])
-            ax.set(xlabel="round", xlim=(start, curves["round"].max()), ylabel=shown[name])
-            ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+                here = (curves["setting"] == alpha) & (curves["round"] > start)
+                curves.loc[here, f"{name}_line"] = line.to_numpy()
+                ends[alpha] = float(line.iloc[-1])
+            ax.set(xlabel="round", xlim=(start, curves["round"].max()))
+            ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
             ax.xaxis.set_major_formatter("{x:,.0f}")
             ax.margins(y=0.06)
             style.label_ends(ax, alike=0.0, numbers=False)
-        note = f"means of {int(2 * start)} rounds"
-        error = f"error {ends['error']:{'+' * bool(len(base))}.2f}".replace("-", "−")
-        for ax, found in ((axes[1], error), (axes[2], f"RSD {style.short(ends['rsd'])}")):
-            style.titled(ax, f"α = {alphas[-1]:g}: {found}", note, small=small(histories))
-    seeds = pd.concat(_by_seed(adafedadam, split)).assign(algorithm="adafedadam", panel="seeds")
+            word, digits = {"error": ("Error", 1), "rsd": ("RSD", 2)}[name]
+            ax.set_ylabel(f"error, points above α = {base:g}" if name == "error" else word)
+            away = ends[alphas[-1]] - ends[base]
+            far = f"{abs(away):.{digits}f} {'above' if away > 0 else 'below'} α = {base:g}"
+            title = f"{word}: α = {alphas[-1]:g} ends {far}"
+            title = title if len(alphas) > 1 else f"{word} over the rounds"
+            note = f"a line for each α: means of {int(2 * start)} rounds"
+            style.titled(ax, title, note, small=small(histories))
+    seeds = pd.concat(by_seed).assign(algorithm="adafedadam", panel="seeds")
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table, seeds], ignore_index=True)
     data = data.set_index(["panel", "algorithm", "setting", "round"]).reset_index()
     data["dominated"] = data["dominated"].astype("boolean")
     return figure, data.astype({"round": "Int64", "seeds": "Int64"})
+
+
+def _dominance(table: pd.DataFrame) -> str:
+    """A title: how many of the other methods AdaFedAdam dominates at all of their settings."""
+    others = table[table["algorithm"] != "adafedadam"].groupby("algorithm")["dominated"].all()
+    if others.empty:
+        return "AdaFedAdam's error and RSD"
+    number = f"{others.sum()} of {len(others)} others are"
+    return f"{'Every other method is' if others.all() else number} dominated"
+
+
+def _trade(by_seed: Sequence[pd.DataFrame]) -> tuple[str, str]:
+    """A title and a line below: what a larger alpha changes from the one of the least error on."""
+    mean = pd.concat(by_seed).groupby("setting")[["error", "rsd"]].mean()
+    first = mean["error"].idxmin()
+    steps = [part.set_index("setting").loc[first:, ["error", "rsd"]].diff() for part in by_seed]
+    steps = [step.iloc[1:] for step in steps]
+    each = all((step["error"] > 0).all() and (step["rsd"] < 0).all() for step in steps)
+    title = "A larger α buys fairness with error" if each else "Error and RSD by α"
+    last, (error, rsd) = mean.index[-1], mean.iloc[-1] - mean.loc[first]
+    if first == last:
+        return "Error and RSD by α", ""
+    found = f"α = {first:g} to {last:g}: error {error:+.1f}, RSD {rsd:+.2f}"
+    thin = "; thin: each seed" * (len(by_seed) > 1)
+    return title, found.replace("-", "−") + thin
 
 
 def _setting(history: History) -> float:
@@ -216,28 +246,19 @@ def _by_seed(histories: Sequence[History], split: str) -> list[pd.DataFrame]:
     return [part.sort_values("setting") for _, part in frame.groupby("seed")]
 
 
-def _front(
-    ax: Axes,
-    table: pd.DataFrame,
-    by_seed: Sequence[pd.DataFrame],
-    colors: Mapping[float, Any],
-    beside: bool,
+def _far(
+    ax: Axes, table: pd.DataFrame, near: tuple[float, float, float, float], beside: bool
 ) -> None:
-    """AdaFedAdam's points, each seed's thinly, the region that their means dominate (shaded),
-    and the other algorithms. At the paper's scale the paper's numbers are squares.
+    """All methods, and as a frame the part that :func:`_near` draws.
+
+    At the paper's scale the paper's numbers are squares.
     """
-    ours = table[table["algorithm"] == "adafedadam"].sort_values("setting")
-    red = style.look("adafedadam").color
-    for part in by_seed if len(by_seed) > 1 else ():
-        ax.plot(part["error"], part["rsd"], color=red, linewidth=0.5, alpha=0.5, zorder=1)
-    ax.plot(ours["error"], ours["rsd"], color=red, linewidth=1.2, zorder=1.5)
     names: list[tuple[float, float, str, str]] = []
     for name, part in table.groupby("algorithm", sort=False):
-        look = style.look(str(name))
-        points = part.sort_values("setting")
+        look, points = style.look(str(name)), part.sort_values("setting")
+        ax.plot(points["error"], points["rsd"], "o-", color=look.color, ms=3.5, lw=1)
+        setting = [f"{value:g}" for value in points["setting"].dropna()]
         if name != "adafedadam":
-            ax.plot(points["error"], points["rsd"], "o-", color=look.color, markersize=4)
-            setting = [f"{value:g}" for value in points["setting"].dropna()]
             label = look.label + (f", q = {', '.join(setting)}" if setting else "")
             names.append((*points[["error", "rsd"]].iloc[0], label, look.color))
         for row in points.to_dict("records"):
@@ -246,29 +267,66 @@ def _front(
                 way = zip((row["error"], row["rsd"]), theirs, strict=True)
                 ax.plot(*way, ":", color=look.color, linewidth=0.7, zorder=0.5)
                 ax.plot(*theirs, "s", color=look.color, mfc="none", ms=4, mew=0.8, zorder=3)
+    ax.margins(0.14, 0.1)
+    _shade(ax, table)
+    (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    left, right, under, over = near
+    frame: dict[str, Any] = {"fill": False, "edgecolor": "0.4", "linewidth": 0.6}
+    ax.add_patch(Rectangle((left, under), right - left, over - under, **frame))
+    _name(ax, names)
+    ours = style.look("adafedadam")
+    words: dict[str, Any] = {"textcoords": "offset points", "xytext": (0, 2), "va": "bottom"}
+    style.say(ax, f"{ours.label}, enlarged beside", (left, over), ours.color, **words)
+    free = low + 0.33 * (high - low), bottom + 0.8 * (top - bottom)
+    style.say(ax, "dominated by\nAdaFedAdam", free, "0.4", ha="center")
+
+
+def _near(
+    ax: Axes,
+    table: pd.DataFrame,
+    by_seed: Sequence[pd.DataFrame],
+    colors: Mapping[float, Any],
+) -> tuple[float, float, float, float]:
+    """AdaFedAdam's points for each alpha and seed, and the other method of the least error.
+
+    Returns:
+        The drawn part: left, right, lower and upper border.
+    """
+    own = table["algorithm"] == "adafedadam"
+    ours, others = table[own].sort_values("setting"), table[~own]
+    red = style.look("adafedadam").color
+    for part in by_seed if len(by_seed) > 1 else ():
+        ax.plot(part["error"], part["rsd"], color=red, linewidth=0.5, alpha=0.6, zorder=1)
+        shades = [colors[alpha] for alpha in part["setting"]]
+        ax.scatter(part["error"], part["rsd"], s=4, color=shades, linewidth=0, zorder=1.2)
+    ax.plot(ours["error"], ours["rsd"], color=red, linewidth=1.4, zorder=1.5)
     for row in ours.to_dict("records"):
-        color = colors[row["setting"]]
-        ax.plot(row["error"], row["rsd"], "o", color=color, markersize=5, mec="white", mew=0.6)
-        words = "α = " if row["setting"] == ours["setting"].min() else ""
-        # The smallest error is at a corner, between two branches: its number is above it.
-        corner = row["error"] == ours["error"].min()
-        place, side = ((2, 7), "center") if words else ((-4, 6) if corner else (-5, -3), "right")
-        at = {"xytext": place, "ha": side}
-        text, point = f"{words}{row['setting']:g}", (row["error"], row["rsd"])
-        style.say(ax, text, point, "0.15", textcoords="offset points", **at)
-    last = ours.iloc[-1]
-    names.append((last["error"], last["rsd"], "AdaFedAdam", red))
-    ax.margins(0.16, 0.1)
+        point, color = (row["error"], row["rsd"]), colors[row["setting"]]
+        ax.plot(*point, "o", color=color, markersize=7, mec="white", mew=0.8)
+        words = "α = " if row["setting"] == ours["setting"].iloc[-1] else ""
+        place = (7, 5) if row["error"] > ours["error"].min() else (2, 9)
+        how: dict[str, Any] = {"textcoords": "offset points", "xytext": place, "fontsize": 7}
+        style.say(ax, f"{words}{row['setting']:g}", point, "0.1", **how)
+    for name, error, rsd in others.nsmallest(1, "error")[["algorithm", "error", "rsd"]].to_numpy():
+        look = style.look(name)
+        ax.plot(error, rsd, "o", color=look.color, markersize=6)
+        how = {"textcoords": "offset points", "xytext": (6, -11), "ha": "right"}
+        style.say(ax, look.label, (error, rsd), look.color, **how)
+    ax.margins(0.1, 0.12)
+    _shade(ax, table)
+    (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    return low, high, bottom, top
+
+
+def _shade(ax: Axes, table: pd.DataFrame) -> None:
+    """Shade what AdaFedAdam's means dominate, within the borders so far."""
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     # The smallest rsd among settings with at most this error.
-    ordered = ours.sort_values("error")
+    ordered = table[table["algorithm"] == "adafedadam"].sort_values("error")
     edge = np.minimum.accumulate(ordered["rsd"].to_numpy())
     x = np.append(ordered["error"].to_numpy(), high)
-    ax.fill_between(x, np.append(edge, edge[-1]), top, step="post", color="0.92", lw=0, zorder=0)
-    free = low + 0.33 * (high - low), bottom + 0.8 * (top - bottom)
-    style.say(ax, "dominated by\nAdaFedAdam", free, "0.45", ha="center")
+    ax.fill_between(x, np.append(edge, edge[-1]), top, step="post", color="0.93", lw=0, zorder=0)
     ax.set(xlim=(low, high), ylim=(bottom, top))
-    _name(ax, names)
 
 
 def _name(ax: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
