@@ -269,7 +269,6 @@ def _far(
                 ax.plot(*theirs, "s", color=look.color, mfc="none", ms=4, mew=0.8, zorder=3)
     ax.margins(0.14, 0.1)
     _shade(ax, table)
-    (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     left, right, under, over = near
     frame: dict[str, Any] = {"fill": False, "edgecolor": "0.4", "linewidth": 0.6}
     ax.add_patch(Rectangle((left, under), right - left, over - under, **frame))
@@ -277,8 +276,9 @@ def _far(
     ours = style.look("adafedadam")
     words: dict[str, Any] = {"textcoords": "offset points", "xytext": (0, 2), "va": "bottom"}
     style.say(ax, f"{ours.label}, enlarged beside", (left, over), ours.color, **words)
-    free = low + 0.33 * (high - low), bottom + 0.8 * (top - bottom)
-    style.say(ax, "dominated by\nAdaFedAdam", free, "0.4", ha="center")
+    corner = table.loc[table["algorithm"] == "adafedadam", "error"].min(), ax.get_ylim()[1]
+    words = {"textcoords": "offset points", "xytext": (3, -11)}
+    style.say(ax, "dominated by\nAdaFedAdam", corner, "0.35", **words)
 
 
 def _near(

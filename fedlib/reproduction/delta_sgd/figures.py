@@ -15,7 +15,7 @@ from fedlib import partitioners, tasks
 from fedlib.engine.history import History, rounds_of
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves
+from fedlib.figures.curves import LABELLED, learning_curves
 from fedlib.figures.partitions import label_panels
 from fedlib.figures.scale import scale, small, whole
 from fedlib.reproduction.compare import TOLERANCE
@@ -70,9 +70,8 @@ PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
     std=np.nan,
     seeds=0,
 )
-# The least range of a panel of Figure 4 in points of accuracy, to show how little delta matters,
-# and the largest distance from the best at which a delta is a good value.
-SPAN, NEAR = 10.0, 2.0
+# The largest distance from the best, in points of accuracy, at which a delta is a good value.
+NEAR = 2.0
 FAR = 1.08  # place of a method that diverged, in panels' widths
 ALPHAS = {0.01: "#000000", 0.1: style.COLORS["red"], 1.0: style.COLORS["amber"]}
 
@@ -120,7 +119,7 @@ def curves(
                 printed = ends[ends["source"] == "printed"].set_index("algorithm")["value"]
                 rounds = tasks.rounds(task, "paper")
                 data = data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)
-                style.level(ax, 1.0 if "100" in task else 10.0, "chance")
+                style.level(ax, _chance(task), f"chance, {_chance(task):g} %")
             else:
                 ends = ends[ends["source"] == "ours"]
             ax.set_ylabel("test accuracy (%)")
@@ -436,7 +435,9 @@ def _ends(
 
 
 def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
-    """Delta-SGD's final accuracy over delta, with a panel per task and a line per alpha."""
+    """Delta-SGD's test accuracy over rounds for several deltas, and beside it its end over delta,
+    with a row per task.
+    """
     by_task = group(histories, "task")
     # The paper gives the numbers of deltas other than Table 1's only as a drawing.
     printed = PRINTED[PRINTED["algorithm"] == "delta_sgd"].rename(columns={"value": "printed"})
@@ -444,41 +445,89 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
     keys, told = ["task", "alpha", "preset", "delta"], ["printed", "unclear"]
     printed, columns = printed[keys + told], [*keys[:2], "delta", "mean", "std", "seeds", *told]
     frames = []
-    width = style.COLUMN if len(by_task) == 1 else style.WIDTH
-    with style.panels(1, len(by_task), (width, 2.2)) as (figure, panels):
-        for ax, of_task in zip(panels, by_task.values(), strict=True):
-            ends = _ends(of_task).drop(columns="unclear").rename(columns={"value": "mean"})
+    size = (style.WIDTH, 0.1 + 2.2 * len(by_task))
+    ratios = {"width_ratios": (1.5, 1)}
+    with style.panels(len(by_task), 2, size, gridspec_kw=ratios) as (figure, panels):
+        for (ax, beside), runs in zip(panels.reshape(-1, 2), by_task.values(), strict=True):
+            ends = _ends(runs).drop(columns="unclear").rename(columns={"value": "mean"})
             frame = ends.merge(printed, how="left").sort_values(["alpha", "delta"])[columns]
-            for alpha, part in frame.groupby("alpha"):
-                color, label = ALPHAS.get(float(str(alpha)), "0.4"), f"α = {alpha:g}"
-                mark: dict[str, Any] = {"color": color, "markersize": 5}
-                mark |= {"markerfacecolor": "white"} if part["seeds"].max() == 1 else {}
-                ax.plot(part["delta"], part["mean"], color=color, alpha=0.4, linewidth=0.8)
-                std = part["std"].fillna(0.0)
-                ax.errorbar(part["delta"], part["mean"], std, fmt="o", label=label, **mark)
-                ax.axhspan(part["mean"].max() - NEAR, part["mean"].max(), color=color, alpha=0.07)
-                for delta, mean in zip(part["delta"], part["mean"], strict=True):
-                    style.say(ax, f"{mean:.1f}", (delta, mean + 0.9), color, ha="center")
-                known = part.dropna(subset="printed")
-                ax.plot(known["delta"], known["printed"], "s", color=color, markerfacecolor="white")
-            deltas = sorted(frame["delta"].unique())
-            ax.set(xscale="log", xlabel="δ, which bounds how fast the step size grows")
-            spread = frame.groupby("alpha")["mean"].agg(np.ptp).max()
-            alone = f", α = {frame['alpha'].iloc[0]:g}" * (frame["alpha"].nunique() == 1)
-            title = f"δ from {deltas[0]:g} to {deltas[-1]:g}: within {spread:.1f} points"
-            about = f"{_network(of_task[0])}{alone}, {scale(of_task)}; shaded: {NEAR:g} points"
-            style.titled(ax, title, about, small=small(of_task))
-            ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
-            ax.minorticks_off()
-            ax.margins(x=0.12)  # so that the first point's number is not on the axis
-            low, high = ax.get_ylim()
-            room = max(0.0, SPAN - (high - low)) / 2
-            ax.set_ylim(low - room, high + room)
-            if not alone:
-                ax.legend()
+            shades = _over_deltas(ax, runs, frame)
+            _over_delta(beside, frame, shades)
+            if small(runs):
+                beside.set_facecolor(style.TINT)
             frames.append(frame)
-        panels[0].set_ylabel("final test accuracy (%)")
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _over_deltas(ax: Axes, runs: Sequence[History], frame: pd.DataFrame) -> dict[float, Any]:
+    """A curve for each delta and alpha of one task.
+
+    Returns:
+        The colours of the deltas.
+    """
+    several = frame["alpha"].nunique() > 1
+    deltas = sorted(frame["delta"].unique())
+    shades = dict(zip(deltas, style.tints(len(deltas)), strict=True))
+
+    def named(run: History) -> str:
+        delta = float(hyperparameters(run)["delta"])
+        return f"δ = {delta:g}" + f", α = {option(run, 'alpha'):g}" * several
+
+    looks = {
+        named(run): style.Look(named(run), shades[float(hyperparameters(run)["delta"])])
+        for run in sorted(runs, key=lambda run: float(hyperparameters(run)["delta"]))
+    }
+    spread = frame.groupby("alpha")["mean"].agg(np.ptp).max()
+    title = f"δ from {deltas[0]:g} to {deltas[-1]:g} ends within {spread:.1f} points"
+    alone = f", α = {frame['alpha'].iloc[0]:g}" * (not several)
+    about = f"{_network(runs[0])}{alone}, {scale(runs)}"
+    how: dict[str, Any] = {"by": named, "looks": looks, "legend": None, "shown": about}
+    learning_curves(runs, title=title, window=1, ax=ax, **how)
+    if not small(runs):
+        chance = _chance(frame["task"].iloc[0])
+        ax.set_ylim(bottom=chance - 1)
+        style.level(ax, chance, f"chance, {chance:g} %")
+    if len(looks) > LABELLED:
+        ax.legend()
+    else:
+        style.label_ends(ax, numbers=False)
+    return shades
+
+
+def _over_delta(ax: Axes, frame: pd.DataFrame, shades: Mapping[float, Any]) -> None:
+    """One task's final accuracies over delta, with a line per alpha."""
+    usual, gaps = STATED["delta_sgd"]["delta"], []
+    for alpha, part in frame.groupby("alpha"):
+        color, best = ALPHAS.get(float(str(alpha)), "0.4"), part["mean"].max()
+        ax.axhspan(best - NEAR, best, color=color, alpha=0.07, linewidth=0)
+        ax.plot(part["delta"], part["mean"], color="0.6", linewidth=0.8, zorder=1)
+        for row in part.to_dict("records"):
+            at, shade = (row["delta"], row["mean"]), shades[row["delta"]]
+            face = "white" if row["seeds"] == 1 else shade
+            how: dict[str, Any] = {"fmt": "o", "color": shade, "markerfacecolor": face}
+            ax.errorbar(*at, np.nan_to_num(row["std"]), markersize=5, **how)
+            over: dict[str, Any] = {"textcoords": "offset points", "xytext": (4, 6)}
+            style.say(ax, f"{row['mean']:.1f}", at, shade, **over)
+        ax.plot(part["delta"], part["printed"], "s", color=color, markerfacecolor="white")
+        if frame["alpha"].nunique() > 1:
+            beside: dict[str, Any] = {"textcoords": "offset points", "xytext": (6, -5)}
+            style.say(ax, f"α = {alpha:g}", part[["delta", "mean"]].iloc[-1], color, **beside)
+        gaps += list(best - part.loc[part["delta"] == usual, "mean"])
+    title = f"δ = {usual:g}: {max(gaps):.1f} behind the best" if gaps else "After the last round"
+    hollow = "; hollow: one seed" * bool((frame["seeds"] == 1).any())
+    square = "; square: Table 1" * bool(frame["printed"].notna().any())
+    style.titled(ax, title, f"shaded: {NEAR:g} points{hollow}{square}")
+    deltas = sorted(frame["delta"].unique())
+    ax.set(xscale="log", xlabel="δ, which bounds growth")
+    ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
+    ax.minorticks_off()
+    ax.margins(x=0.22, y=0.2)
+    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+
+
+def _chance(task: str) -> float:
+    """The accuracy of guessing a paper's task, in percent."""
+    return 1.0 if "100" in task else 10.0
 
 
 def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
