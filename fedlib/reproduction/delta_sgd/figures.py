@@ -17,7 +17,7 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import LABELLED, learning_curves
 from fedlib.figures.partitions import label_panels
-from fedlib.figures.scale import scale, small, whole
+from fedlib.figures.scale import note, scale, small, whole
 from fedlib.reproduction.compare import TOLERANCE
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
 from fedlib.reproduction.delta_sgd.tables import (
@@ -72,6 +72,8 @@ PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
 )
 # The largest distance from the best, in points of accuracy, at which a delta is a good value.
 NEAR = 2.0
+SEEN = 6.0  # points of accuracy that Figure 2 draws below the best method of any place
+SIGNS = {"●": "o", "■": "s", "◆": "D", "▲": "^"}  # of Figure 3's places
 FAR = 1.08  # place of a method that diverged, in panels' widths
 ALPHAS = {0.01: "#000000", 0.1: style.COLORS["red"], 1.0: style.COLORS["amber"]}
 
@@ -119,16 +121,20 @@ def curves(
                 printed = ends[ends["source"] == "printed"].set_index("algorithm")["value"]
                 rounds = tasks.rounds(task, "paper")
                 data = data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)
-                style.level(ax, _chance(task), f"chance, {_chance(task):g} %")
             else:
                 ends = ends[ends["source"] == "ours"]
             ax.set_ylabel("test accuracy (%)")
             near = _strip(beside, ends, runs, names=True)
-            title = "After the last round"
+            when = "After the last round"
             if data["line"].iloc[-1] != data["mean"].iloc[-1]:  # the lines are means
-                title = f"After round {rounds_of(runs[0])} alone"
-            style.titled(beside, title, near or _marks(ends))
-            beside.set_xlabel("test accuracy (%)" + f"\n{_marks(ends)}" * bool(near))
+                when = f"After round {rounds_of(runs[0])} alone"
+            about = f"{when.lower()}; {_marks(ends)}" if near else _marks(ends)
+            style.titled(beside, near or when, about)
+            beside.set_xlabel("test accuracy (%)")
+            if whole(runs) and ends["value"].min() < 1.5 * _chance(task):
+                style.level(ax, _chance(task), f"chance, {_chance(task):g} %")
+                beside.set_xticks([_chance(task), 25, 50, 75, 100])
+                beside.axvline(_chance(task), color="0.55", linewidth=0.7, linestyle=style.DOT)
             frames.append(data.assign(alpha=alpha))
     return figure, pd.concat(frames, ignore_index=True)
 
@@ -216,29 +222,50 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
         Error: no panel has runs.
     """
     tiny, shown, frames = small(histories), _shown(panels, histories), []
-    columns = max(map(len, shown.values()))
-    size = (style.WIDTH, 0.3 + 1.85 * len(shown))
+    columns, cut = max(map(len, shown.values())), ""
+    size = (style.WIDTH, 0.75 + 1.6 * len(shown))
     with style.panels(len(shown), columns, size, sharex="row", sharey="row") as (figure, axes):
         for row, (title, places) in zip(axes.reshape(len(shown), -1), shown.items(), strict=True):
             frame = _profile(places, histories)
             frame = frame[frame["source"].isin(("ours",) if tiny else ("printed", "ours"))]
+            best = frame[frame["source"] == "ours"].groupby("x")["value"].max()
+            low = best.min() - SEEN
             for ax, (place, at) in zip(row, places.items(), strict=False):
-                runs = _at(histories, *at)
-                near = _strip(ax, frame[frame["x"] == place], runs, names=ax is row[0])
-                here = frame[(frame["x"] == place) & (frame["source"] == "ours")]
+                runs, here = _at(histories, *at), frame[frame["x"] == place]
+                near = _strip(ax, here, runs, names=ax is row[0], low=low)
                 name = f"α = {place}" if "over α" in title else place.replace("\n", ", ")
-                about = "; ".join(filter(None, [scale(runs) if runs else "not run", near]))
-                about = f"{title.removesuffix(', over α')}: {about}" if tiny else about
-                style.titled(ax, name + _lead(here), about, small=tiny)
+                about = scale(runs).rpartition(", ")[-1] if runs else "not run"
+                about = "; ".join(filter(None, [about, near]))
+                if len(shown) > 1 and ax is row[0]:
+                    about = f"{title.removesuffix(', over α')}: {about}"
+                lead = _lead(here[here["source"] == "ours"])
+                style.titled(ax, name + lead, about, small=tiny)
+            if (frame["value"] < low).any():
+                cut = "; arrows: further down"
+                row[0].set_xlim(left=low - 0.5)
             for ax in row[len(places) :]:
                 ax.set_visible(False)
             frame.insert(0, "panel", title)
             frames.append(frame)
-        marks = _marks(pd.concat(frames))
-        below = f"{marks}\ntitles: Δ-SGD against the best other, level within their std"
+        data = pd.concat(frames, ignore_index=True)
+        below = f"{note(histories)}; {_marks(data)}{cut};"
+        below += " titles: Δ-SGD against the best other, level within their std"
+        style.headed(figure, _farthest(data), below)
         middle, shift = axes[len(axes) - 1 - columns // 2], 0.5 if columns % 2 else 1.2
-        middle.set_xlabel(f"test accuracy after the last round (%)\n{below}", x=shift)
-    return figure, pd.concat(frames, ignore_index=True)
+        middle.set_xlabel("test accuracy after the last round (%)", x=shift)
+    return figure, data
+
+
+def _farthest(data: pd.DataFrame) -> str:
+    """A title: how far Δ-SGD is at most behind the best method of a panel's places."""
+    ours = data[data["source"] == "ours"].groupby(["panel", "x"])
+    gaps = [
+        part["value"].max() - part.loc[part["algorithm"] == "delta_sgd", "value"].max()
+        for _, part in ours
+    ]
+    if not gaps or np.isnan(gaps).any():
+        return "Accuracy after the last round"
+    return f"{style.name('delta_sgd')} is at most {max(gaps):.1f} points behind the best"
 
 
 def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
@@ -251,7 +278,7 @@ def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
         Error: no panel has runs.
     """
     tiny, shown, frames = small(histories), _shown(panels, histories), []
-    size = (style.COLUMN if len(shown) == 1 else style.WIDTH, 2.7)
+    size = (style.COLUMN if len(shown) == 1 else style.WIDTH, 3.1)
     with style.panels(1, len(shown), size) as (figure, axes):
         for ax, (title, places) in zip(axes, shown.items(), strict=True):
             run = {place: _at(histories, *at) for place, at in places.items()}
@@ -261,7 +288,7 @@ def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
             gaps = _behind(ax, frame, run)
             alpha = next(iter(places.values()))[1]
             named = (place.replace("\n", ", ") for place in run)
-            signs = (f"{sign} {place}" for sign, place in zip("●■◆", named, strict=False))
+            signs = (f"{sign} {place}" for sign, place in zip(SIGNS, named, strict=False))
             seeds = sorted(map(int, frame.loc[frame["source"] == "ours", "seeds"].unique()))
             about = f"{', '.join(signs)}; {' to '.join(map(str, seeds))} seeds, ± std\n"
             about += f"α = {alpha:g}, last round"
@@ -278,7 +305,7 @@ def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
 
 
 def _behind(ax: Axes, frame: pd.DataFrame, run: Mapping[str, Sequence[History]]) -> pd.DataFrame:
-    """A line per method, with a mark for each place that was run.
+    """A row per method, with a mark and a number for each place that was run.
 
     Args:
         frame: result of :func:`_profile`.
@@ -298,12 +325,18 @@ def _behind(ax: Axes, frame: pd.DataFrame, run: Mapping[str, Sequence[History]])
     for y, name in enumerate(gaps.index):
         look, at = style.look(name), gaps.loc[name]
         at = at.mask([name in lost[place] for place in run], border)
-        ax.plot(at, [y] * len(at), color=look.color, linewidth=0.8, alpha=0.6)
-        for sign, place in zip("osD", run, strict=False):
+        # Places are below each other, so that no mark hides another.
+        lines = y + 0.8 * ((np.arange(len(run)) + 0.5) / len(run) - 0.5)
+        for sign, place, line in zip(SIGNS.values(), run, lines, strict=False):
             sign = "x" if name in lost[place] else sign
             spread = ours["std"].reindex(columns=[*run])[place].get(name, np.nan)
-            how: dict[str, Any] = {"color": look.color, "elinewidth": 2.5, "markersize": 4.5}
-            ax.errorbar(at[place], y, xerr=spread, fmt=sign, label=look.label, **how)
+            bar, right = np.nan_to_num(spread), at[place]
+            ax.plot([right - bar, right + bar], [line] * 2, color=look.color, lw=2.5, alpha=0.35)
+            ax.plot(right, line, sign, color=look.color, markersize=4, label=look.label)
+            if len(run) <= 2 and place in at.index and not np.isnan(gaps.loc[name, place]):
+                how: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6}
+                spot = (right + bar, line)
+                style.say(ax, f"{right:.1f}", spot, look.color, xytext=(4, 0), **how)
     ax.set(ylim=(len(gaps) - 0.5, -0.7), xlabel="points behind the best")
     _method_ticks(ax, list(gaps.index))
     return gaps
@@ -325,9 +358,12 @@ def _lost(runs: Sequence[History]) -> set[str]:
     return {client_label(run) for run in runs if run.diverged is not None}
 
 
-def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool) -> str:
+def _strip(
+    ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool, low: float = -np.inf
+) -> str:
     """One place's final numbers, one line per method: ours filled (half with one seed) with ± std,
     the paper's hollow, and both in figures at the right. A method that diverged is named as such.
+    Below ``low`` there is an arrow at the border instead.
 
     Returns:
         How many of our numbers are near the paper's, in words, or "" if the paper has none.
@@ -341,9 +377,11 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
     for y, name in enumerate(reversed(known)):
         look, value, theirs = style.look(name), ours["value"].get(name, np.nan), printed.get(name)
         color, theirs = look.color, np.nan if theirs is None else theirs
-        ax.plot([theirs, value], [y, y], color=color, linewidth=0.8, alpha=0.6)
+        ax.plot(np.maximum([theirs, value], low), [y, y], color=color, linewidth=0.8, alpha=0.6)
         ax.plot(theirs, y, "o", color=color, markersize=4, markerfacecolor="white")
-        if not np.isnan(value):
+        if min(value, theirs) < low:
+            ax.plot(low, y, "<", color=color, markersize=4, label=look.label)
+        if value >= low:
             spread, one = ours["std"].get(name), ours["seeds"].get(name) == 1
             ax.plot([value - spread, value + spread], [y, y], color=color, linewidth=3, alpha=0.35)
             how: dict[str, Any] = {"markersize": 4.2, "fillstyle": "left" if one else "full"}
@@ -358,7 +396,7 @@ def _strip(ax: Axes, ends: pd.DataFrame, runs: Sequence[History], *, names: bool
         ax.annotate(word, (1, top), (right, 0), color="0.3", **{**text, "fontsize": 6})
     _method_ticks(ax, known[::-1], names=names)
     ax.set_ylim(-0.6, top + 0.35)
-    ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+    ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
     compared = [name for name in printed.index if name in {*ours.index, *lost}]
     gap = (ours["value"] - printed).abs()
     near = f"{(gap <= TOLERANCE).sum()} of {len(compared)} within {TOLERANCE:g} of the paper"
