@@ -19,6 +19,9 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import Drawing, figure_of
 
+# Colours of up to ten labels: the house's and a pale one. Light and dark alternate.
+ORDER = ("blue", "sky", "brown", "amber", "pink", "green", "black", "grey", "red")
+TEN = (*(style.COLORS[name] for name in ORDER), "#F2E394")
 WORDS = {"α": "alpha", "β": "beta"}  # names of columns
 
 
@@ -54,15 +57,12 @@ def client_labels(
         raise Error("the clients have no examples: there is nothing to draw")
     share = counts / np.maximum(sizes, 1)
     lengths = share if shares else counts
-    colors = matplotlib.colormaps["cividis"]
+    colors = _colors(counts.shape[1])
     with style.axes(ax) as ax:
         left = np.zeros(len(parts))
-        for label in range(counts.shape[1]):
-            # Light and dark alternate, so that everybody can tell neighbours apart.
-            order = label // 2 + (label % 2) * ((counts.shape[1] + 1) // 2)
-            color = colors(order / max(1, counts.shape[1] - 1))
+        for label, color in enumerate(colors):
             right = left + lengths[:, label]
-            _stack(ax, left, right, color=color, label=str(label), linewidth=0)
+            _stack(ax, left, right, color=color, label=str(label))
             left = right
         ax.grid(False)
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -109,12 +109,22 @@ def label_panels(
             most = by_client.agg(lambda part: (part.cumsum() < 0.9).sum() + 1).median()
             found = f"{most:g} label{'s' * bool(most != 1)} of {classes}"
             title = f"{symbol} = {value:g}: {found}"
-            style.titled(ax, title, "in 90 % of the median client's data")
+            style.titled(ax, title, "in 90 % of a median client")
             ax.label_outer()
             frames.append(data.assign(**{WORDS.get(symbol, symbol): value}))
         for ax in panels:
             _write_labels(ax)
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _colors(classes: int) -> list[Any]:
+    """A colour for each label."""
+    if classes <= len(TEN):
+        return list(TEN[:classes])
+    # Light and dark alternate, so that everybody can tell neighbours apart.
+    shades = matplotlib.colormaps["cividis"](np.linspace(0, 1, classes))
+    half = (classes + 1) // 2
+    return [shades[label // 2 + (label % 2) * half] for label in range(classes)]
 
 
 def _write_labels(ax: Axes) -> None:
@@ -123,7 +133,8 @@ def _write_labels(ax: Axes) -> None:
     for bar in ax.patches:
         if isinstance(bar, Rectangle) and bar.get_width() > room:
             middle = bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2
-            dark = np.dot(bar.get_facecolor()[:3], (0.299, 0.587, 0.114)) < 0.5
+            # Below this luminance white has the higher contrast.
+            dark = np.dot(np.power(bar.get_facecolor()[:3], 2.2), (0.2126, 0.7152, 0.0722)) < 0.18
             ink = "white" if dark else "0.1"
             words: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
             ax.text(*middle, str(bar.get_gid()), **words)
@@ -133,11 +144,12 @@ def _stack(ax: Axes, left: np.ndarray, right: np.ndarray, **look: Any) -> None:
     """One label's bars of all clients. If there are many, they are one shape without gaps."""
     clients = np.arange(len(left))
     if len(clients) <= 40:
-        for bar in ax.barh(clients, right - left, left=left, height=0.8, **look):
+        rule = {"edgecolor": "white", "linewidth": 0.4}
+        for bar in ax.barh(clients, right - left, left=left, height=0.86, **look, **rule):
             bar.set_gid(look["label"])
     else:
         edges = np.repeat(np.arange(len(left) + 1) - 0.5, 2)[1:-1]
-        ax.fill_betweenx(edges, np.repeat(left, 2), np.repeat(right, 2), **look)
+        ax.fill_betweenx(edges, np.repeat(left, 2), np.repeat(right, 2), linewidth=0, **look)
 
 
 def label_legend(ax: Axes, classes: int) -> None:

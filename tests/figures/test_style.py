@@ -7,6 +7,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from fedlib.figures import style
+from fedlib.figures.partitions import TEN
 
 # What is left of linear red, green and blue (Machado et al., 2009, severity 1).
 SIGHTS = {
@@ -40,6 +41,8 @@ def lab(color, sight):
 
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_no_two_colours_are_alike_to_anyone(sight):
-    seen = {name: lab(color, SIGHTS[sight]) for name, color in style.COLORS.items()}
+    colors = [*style.COLORS.values(), TEN[-1]]
+    assert set(TEN) == set(colors)
+    seen = {color: lab(color, SIGHTS[sight]) for color in colors}
     near = {pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]]) for pair in combinations(seen, 2)}
     assert min(near.values()) > 19, min(near, key=near.get)

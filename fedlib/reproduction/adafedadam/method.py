@@ -22,7 +22,9 @@ CLIENT_LR, STEPS = 0.15, 8
 SERVER_LR, BETAS, ROUNDS = 0.1, (0.9, 0.999), 120
 COLORS = (style.COLORS["pink"], style.COLORS["green"])
 DRAWN = 0.3  # share of a gradient's length that is drawn
-NAMES = {"fedadam": (1.0, 0.5), "adafedadam": (-1.75, 0.25)}  # places of the servers' names
+HEADS = {"fedadam": (22, 36), "adafedadam": (6, 16)}  # rounds in which an arrowhead is
+NEAR = (-0.72, 1.98), (0.0, 2.1)  # the right panel, of the left one's shape
+NAMES = {"fedadam": (1.0, 1.0), "adafedadam": (-0.64, 1.18)}  # places of the servers' names
 
 
 def optimum() -> np.ndarray:
@@ -62,7 +64,7 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     """One round, and the server's path to the optimum compared with FedAdam's."""
     first, best = one_round(START), optimum()
     walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
-    with style.panels(1, 2, (style.WIDTH, 2.7)) as (figure, (left, right)):
+    with style.panels(1, 2, (style.WIDTH, 2.46)) as (figure, (left, right)):
         _landscape(left, best, (3, -12))
         _landscape(right, best, (-13, -4))
         for k, color in enumerate(COLORS):
@@ -80,13 +82,22 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
         values = " and ".join(f"{certainty:.2f}" for certainty in first.certainties)
         note = f"−g: the mean of −U; certainties {values}"
         style.titled(left, "A round: updates as long as gradients", note)
+        far = {name: float(np.linalg.norm(path[-1] - best)) for name, path in walked.items()}
+        white = {"facecolor": "white", "linewidth": 0, "pad": 1}
         for name, path in walked.items():
-            look = style.look(name)
-            right.plot(*path.T, **{**look.line(), "markevery": 20})
-            style.say(right, look.label, NAMES[name], look.color)
-        ends = [f"{style.name(n)} {np.linalg.norm(p[-1] - best):.2f}" for n, p in walked.items()]
-        note = f"from x* after {ROUNDS} rounds: {', '.join(ends)}; a mark every 20"
-        style.titled(right, "AdaFedAdam ends nearer to x*", note)
+            look, end = style.look(name), path[-1]
+            right.plot(*path.T, color=look.color, zorder=2)
+            right.plot(*end, "o", color=look.color, markersize=4.5)
+            right.plot(*zip(end, best, strict=True), color="0.3", linewidth=0.8, linestyle=":")
+            for n in HEADS[name]:
+                way: dict[str, Any] = {"arrowstyle": "-|>", "color": look.color}
+                way |= {"mutation_scale": 10, "shrinkA": 0, "shrinkB": 0}
+                right.annotate("", path[n + 1], path[n], arrowprops=way)
+            style.say(right, f"{look.label}:\nends {far[name]:.2f} away", NAMES[name], look.color, bbox=white)
+        right.set(xlim=NEAR[0], ylim=NEAR[1])
+        nearest = style.name(min(far, key=lambda name: far[name]))
+        note = f"{ROUNDS} rounds of the server, enlarged; dotted: the distance to x*"
+        style.titled(right, f"{nearest} ends nearer to x*", note)
     return figure, _data(first, best, walked)
 
 
@@ -130,7 +141,7 @@ def _landscape(ax: Axes, best: np.ndarray, name: tuple[float, float]) -> None:
     ax.plot(*best, "*", color="0.3", markersize=8)
     ax.annotate("$x^*$", tuple(best), name, textcoords="offset points")
     ax.plot(*START, "o", color="black", zorder=3)
-    ax.set(xlim=(-1.9, 3.5), ylim=(-1.7, 2.5), aspect="equal", xticks=[], yticks=[])
+    ax.set(xlim=(-1.9, 3.5), ylim=(-1.7, 2.5), aspect="equal", xticks=[], yticks=[], anchor="S")
     ax.grid(False)
     ax.spines[:].set_visible(False)
 

@@ -191,19 +191,20 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
         for ax, (key, part) in zip(axes, groups.items(), strict=True):
             look, end = style.look(key), ends.loc[key]
             for other in groups.values():
-                ax.plot(other["round"], other["line"], color="0.86", linewidth=0.6)
+                ax.plot(other["round"], other["line"], color="0.78", linewidth=0.5)
             style.band(ax, part["round"], part["line"], part["spread"], look.color, 0.25)
             ax.plot(part["round"], part["line"], color=look.color, label=look.label)
             over = [last - late(runs[0]), last]
+            ax.axvspan(*over, color="#E3EAF2", linewidth=0, zorder=0)
             ax.plot(over, [end["value"]] * 2, color=style.ink(look.color), linewidth=0.7)
             spread = "" if pd.isna(end["std"]) else f" ± {end['std']:.1f}"
             style.titled(ax, look.label, f"{end['value']:.1f}{spread}", small=small(runs))
             ax.set(ylim=limits, xlim=(0, last))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
         about = filter(None, [_network(runs[0]), f"α = {alpha:g}"])
-        note = f"{', '.join(about)}: {scale(runs)}; numbers and thin lines: means"
-        note += f" over the last {late(runs[0])} rounds, ± std over the seeds"
-        style.headed(figure, _leaders(ends.reset_index()), note)
+        below = f"{', '.join(about)}: {scale(runs)}; numbers and thin lines: means over"
+        below += f" the last {late(runs[0])} rounds (shaded) ± std of the seeds"
+        style.headed(figure, _leaders(ends.reset_index()), below)
         for ax in axes[-columns:]:
             ax.set_xlabel("round")
         figure.supylabel("test accuracy (%)", fontsize=7)
