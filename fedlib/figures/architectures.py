@@ -132,7 +132,7 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
         frame: result of :func:`layers`.
         title: title of the panel.
     """
-    with style.axes(size=(style.WIDTH, 0.45 + 0.165 * len(frame))) as ax:
+    with style.axes(size=(style.WIDTH, 0.4 + 0.165 * len(frame))) as ax:
         words: dict[str, Any] = {"fontsize": style.SMALL, "va": "center"}
         most = max(1, frame["parameters"].max())
         outputs = [[int(n) for n in text.strip("()").split(",")] for text in frame["output_shape"]]
@@ -156,12 +156,17 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
                 corner, share = (2.4 + share, y - 0.3), share + 1.9
                 hatched: dict[str, Any] = {"fill": False, "hatch": "/////", "linewidth": 0}
                 ax.add_patch(Rectangle(corner, 1.9, 0.6, edgecolor=color, **hatched))
+                for shift, white in ((0.0, "0.2"), (0.04, "white"), (0.08, "0.2")):  # a break
+                    ax.plot([4.0 + shift, 4.1 + shift], [y + 0.42, y - 0.42], white, lw=1)
             ax.text(2.45 + share, y, ", ".join(filter(None, numbers)), **words)
-        ax.set(xlim=(-3.2, 4.9 + bool(frame["frozen"].any())), ylim=(len(frame) - 0.4, -0.6))
         what = "rows of pixels" if any(len(shape) == 3 for shape in outputs) else "steps"
-        note = f"boxes: square root of the {what} of a layer's output; then its shape, and its"
-        note += " parameters to train"
-        note += " (hatched: frozen, cut short)" * bool(frame["frozen"].any())
-        style.titled(ax, title, note)
+        frozen = bool(frame["frozen"].any())
+        heads = {-1.25: "layer", 0.0: f"width: √ {what}", 1.25: "output", 2.4: "trained parameters"}
+        heads[2.4] += " (hatched: frozen, cut short)" * frozen
+        for x, head in heads.items():
+            side = "right" if x < 0 else "left" if x else "center"
+            ax.text(x, -1.05, head, ha=side, va="center", fontsize=6, color="0.35")
+        ax.set(xlim=(-3.2, 4.9 + frozen), ylim=(len(frame) - 0.4, -1.4))
+        style.titled(ax, title)
         ax.set_axis_off()
     return figure_of(ax)

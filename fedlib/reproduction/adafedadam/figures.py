@@ -24,7 +24,7 @@ from fedlib.errors import Error
 from fedlib.figures import draw_layers, layers, style
 from fedlib.figures.curves import Drawing, client_density, client_values, smoothed
 from fedlib.figures.partitions import label_panels
-from fedlib.figures.scale import small, titled, whole
+from fedlib.figures.scale import scale, small, titled, whole
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.claims import BETAS
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
@@ -69,11 +69,13 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
                 leads[word] = f"{first} +{style.ahead(ends.iloc[0], ends.iloc[-1]):.1f}"
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
-            titled(left, f"{label}: {leads['average']}", runs)
-            numbers = "; ours [Table 5]" if whole(runs) else ""
-            title, told = f"Worst: {leads['worst 30 %']}", "worst 30 % of the clients"
-            told += f"; +: ahead of the next{numbers}"
-            style.titled(middle, title, told, small=small(runs))
+            # The title has the data's name, and the first row what all rows have.
+            data_of, first_row = scale(runs).removeprefix(f"{label}, "), not frames[2:]
+            style.titled(left, f"{label}: {leads['average']}", data_of, small=small(runs))
+            told = ["worst 30 % of the clients", "+: ahead of the next"] if first_row else []
+            told += ["ours [Table 5]"] if whole(runs) else []
+            title = f"Worst: {leads['worst 30 %']}"
+            style.titled(middle, title, "; ".join(told), small=small(runs))
             _, data = client_density(runs, split=split, ax=right)
             frames.append(data.assign(panel="clients"))
             clients = client_values(runs, "accuracy", split)
@@ -81,8 +83,9 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             first, *others = medians.nlargest(2).index
             lead = style.ahead(medians[first], medians[others[-1]]) if others else 0.0
             title = f"Median: {style.name(first)}" if lead else "Median: no lead"
-            told = f"+{lead:.1f}; " * bool(lead) + "density of final accuracies"
-            style.titled(right, title, told)
+            told = [f"+{lead:.1f}"] if lead else []
+            told += ["density of final accuracies"] if first_row else []
+            style.titled(right, title, "; ".join(told))
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[], xlim=(0, 100))
             if small(runs):
                 right.set_facecolor(style.TINT)

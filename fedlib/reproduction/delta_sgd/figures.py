@@ -195,7 +195,7 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
             style.band(ax, part["round"], part["line"], part["spread"], look.color, 0.25)
             ax.plot(part["round"], part["line"], color=look.color, label=look.label)
             over = [last - late(runs[0]), last]
-            ax.axvspan(*over, color="#E3EAF2", linewidth=0, zorder=0)
+            ax.axvspan(*over, color="#EBF0F6", linewidth=0, zorder=0)
             ax.plot(over, [end["value"]] * 2, color=style.ink(look.color), linewidth=0.7)
             spread = "" if pd.isna(end["std"]) else f" ± {end['std']:.1f}"
             style.titled(ax, look.label, f"{end['value']:.1f}{spread}", small=small(runs))
