@@ -51,7 +51,7 @@ CUT_OUT = {
         [(0.0, 4.39, 2.57, 4.58)],
         [(2.57, 4.39, 5.0, 4.58)],
     ],
-    "adafedadam/figure_3": [[(2.75, 0.0, 5.5, 2.1)]],
+    "adafedadam/figure_3": [[(2.75, 0.0, 5.5, 2.19)]],
     "delta_sgd/figure_1": [[(2.73, 0.12, 5.5, 2.13)]],
     "fedopt/figure_10": [  # the title, three of the panels, the colour bar, the axes' names
         [(0.0, 0.0, 4.25, 0.165)],

@@ -144,8 +144,8 @@ def _stack(ax: Axes, left: np.ndarray, right: np.ndarray, **look: Any) -> None:
     """One label's bars of all clients. If there are many, they are one shape without gaps."""
     clients = np.arange(len(left))
     if len(clients) <= 40:
-        rule = {"edgecolor": "white", "linewidth": 0.4}
-        for bar in ax.barh(clients, right - left, left=left, height=0.86, **look, **rule):
+        look |= {"edgecolor": "white", "linewidth": 0.4}
+        for bar in ax.barh(clients, right - left, left=left, height=0.86, **look):
             bar.set_gid(look["label"])
     else:
         edges = np.repeat(np.arange(len(left) + 1) - 0.5, 2)[1:-1]

@@ -93,7 +93,8 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
                 way: dict[str, Any] = {"arrowstyle": "-|>", "color": look.color}
                 way |= {"mutation_scale": 10, "shrinkA": 0, "shrinkB": 0}
                 right.annotate("", path[n + 1], path[n], arrowprops=way)
-            style.say(right, f"{look.label}:\nends {far[name]:.2f} away", NAMES[name], look.color, bbox=white)
+            words = f"{look.label}:\nends {far[name]:.2f} away"
+            style.say(right, words, NAMES[name], look.color, bbox=white)
         right.set(xlim=NEAR[0], ylim=NEAR[1])
         nearest = style.name(min(far, key=lambda name: far[name]))
         note = f"{ROUNDS} rounds of the server, enlarged; dotted: the distance to x*"

@@ -135,6 +135,8 @@ def curves(
                 style.level(ax, _chance(task), f"chance, {_chance(task):g} %")
                 beside.set_xticks([_chance(task), 25, 50, 75, 100])
                 beside.axvline(_chance(task), color="0.55", linewidth=0.7, linestyle=style.DOT)
+                way: dict[str, Any] = {"textcoords": "offset points", "xytext": (3, 0)}
+                style.say(beside, "chance", (_chance(task), 0), "0.35", fontsize=6, **way)
             frames.append(data.assign(alpha=alpha))
     return figure, pd.concat(frames, ignore_index=True)
 
@@ -237,7 +239,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                 name = f"α = {place}" if "over α" in title else place.replace("\n", ", ")
                 about = scale(runs).rpartition(", ")[-1] if runs else "not run"
                 about = "; ".join(filter(None, [about, near]))
-                if len(shown) > 1 and ax is row[0]:
+                if (tiny or len(shown) > 1) and ax is row[0]:
                     about = f"{title.removesuffix(', over α')}: {about}"
                 lead = _lead(here[here["source"] == "ours"])
                 style.titled(ax, name + lead, about, small=tiny)
@@ -585,7 +587,8 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
             title = f"From {known[0]} to {known[-1]}: {moved:+.1f} at the end"
             if abs(moved) <= ends["spread"].max():
                 low, high = ends["line"].min(), ends["line"].max()
-                title = f"{known[0]} to {known[-1]} end alike: {low:.1f} to {high:.1f}"
+                few = known[0].partition(" ")[0]
+                title = f"{few} to {known[-1]} end alike: {low:.1f} to {high:.1f}"
             about = f"{_network(runs[0])}, α = {alpha:g}: {scale(runs)}"
             style.titled(ax, title.replace("-", "−"), about, small=small(runs))
             ax.set_ylabel(ax.get_ylabel() if ax is panels[0] else "")

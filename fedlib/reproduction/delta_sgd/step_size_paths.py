@@ -24,7 +24,7 @@ SHOWN = 3  # rounds in the picture
 RULE = DeltaSGD()
 # The paper's colours of the conditions: green for the local smoothness, blue for the growth.
 LINES = {
-    "eta": ("step size, the lower one", "0.75", 3.0),
+    "eta": ("step size η: the lower of both", "0.75", 3.0),
     "local": ("1st: local smoothness", style.COLORS["green"], 0.9),
     "growth": ("2nd: growth", style.COLORS["blue"], 0.9),
 }
@@ -45,7 +45,9 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
             local smoothness (infinite if there is none), growth, which bounds the growth of steps,
             and eta, the step size.
     """
-    with style.panels(len(paths), 1, (5.5, 0.4 + 1.8 * len(paths))) as (figure, panels):
+    lowest = min(path["eta"].min() for path in paths.values())
+    highest = max(path["growth"].max() for path in paths.values())
+    with style.panels(len(paths), 1, (5.5, 0.4 + 1.6 * len(paths))) as (figure, panels):
         for ax, (title, path) in zip(panels, paths.items(), strict=True):
             length = LOCAL_STEPS if len(path) > FULL_STEPS else len(path)
             for name, (label, color, width) in LINES.items():
@@ -53,9 +55,10 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
                 for first in range(0, len(path), length):  # lines end with their round
                     part = path[name].iloc[first : first + length]
                     ax.semilogy(part, label=label if first == 0 else "_", **how)
-            ax.set_ylim(path["eta"].min() / 2, 10 * path["growth"].max())
+            ax.set_ylim(lowest / 1.3, 2.5 * highest)
             ax.set(ylabel="step size η", xlim=(0, len(path) - 1))
-            found = "slow growth, sudden falls"
+            climb, fall = longest_climb(path["eta"].to_numpy())
+            found = f"growth for {climb} steps, a fall within {fall}"
             note = "softmax regression on Synthetic, the largest client"
             if len(path) > FULL_STEPS:  # for many rounds the first three, with their borders
                 ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
@@ -69,6 +72,19 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
         panels[-1].set_xlabel("local step")
         style.key(figure)
     return figure
+
+
+def longest_climb(eta: np.ndarray) -> tuple[int, int]:
+    """The steps of the longest growth of a step size, and of the fall after it.
+
+    >>> longest_climb(np.array([3.0, 1.0, 2.0, 3.0, 2.0, 1.0]))
+    (2, 2)
+    """
+    ways = np.sign(np.diff(eta))
+    parts = np.split(ways, np.flatnonzero(np.diff(ways)) + 1)
+    climbs = [len(part) if part[0] > 0 else 0 for part in parts]
+    top = int(np.argmax(climbs))
+    return climbs[top], sum(map(len, parts[top + 1 : top + 2]))
 
 
 def softmax_paths() -> dict[str, pd.DataFrame]:
