@@ -382,7 +382,7 @@ def _strip(
         color, theirs = look.color, np.nan if theirs is None else theirs
         ax.plot(np.maximum([theirs, value], low), [y, y], color=color, linewidth=0.8, alpha=0.6)
         ax.plot(theirs, y, "o", color=color, markersize=4, markerfacecolor="white")
-        if min(value, theirs) < low:
+        if np.fmin(value, theirs) < low:  # one may be absent
             ax.plot(low, y, "<", color=color, markersize=4, label=look.label)
         if value >= low:
             spread, one = ours["std"].get(name), ours["seeds"].get(name) == 1

@@ -124,6 +124,16 @@ def test_what_a_front_dominates(front):
     assert table.loc["fednova", "printed_rsd"] == pytest.approx(8.06 / 7.03)
 
 
+def test_figure_3s_titles_hold_in_the_runs(front):
+    def titles(runs):
+        return [ax.get_title("left") for ax in figures.adafedadam_figure_3(runs)[0].axes[:2]]
+
+    assert titles(front) == ["2 of 4 others are dominated", "A larger α buys fairness with error"]
+    better = [front[0], made(front[1], 0.2, 2.5), front[5]]  # a larger alpha is worse in both
+    assert titles(better) == ["Every other method is dominated", "Error and RSD by α"]
+    assert titles(front[:1]) == ["AdaFedAdam's error and RSD", "Error and RSD by α"]
+
+
 def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
     def with_local(history):
         local = history.frame.query("split == 'test'").assign(split="local")

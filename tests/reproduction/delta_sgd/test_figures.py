@@ -25,11 +25,11 @@ def made(hand_made, synthetic):
         "client_hyperparameters": settings.delta_sgd_clients(),
     }
 
-    def make(name, alpha, label, accuracies, small=None):
+    def make(name, alpha, label, accuracies, small=None, **more):
         options = {"alpha": alpha} | ({"network": small} if small else {})
         own = {"name": name, "options": options, "preset": "quick" if small else "paper"}
         task = dataclasses.replace(synthetic, **own, **settled)
-        return hand_made(task, "fedavg", accuracies, rounds=ROUNDS, overrides=CLIENTS[label])
+        return hand_made(task, "fedavg", accuracies, rounds=ROUNDS, overrides=CLIENTS[label] | more)
 
     return make
 
@@ -105,9 +105,32 @@ def test_figure_3_has_each_methods_distance_from_the_best_and_crosses_for_diverg
     far = data[data["source"] == "ours"].set_index(["x", "algorithm"])["behind"]
     assert far["MNIST"].to_dict() == pytest.approx({"sgd": 0, "sgdm": 80})
     assert far["FMNIST"].to_dict() == {"sgd": 0}
-    crosses = [drawn for drawn in ax.get_lines() if drawn.get_marker() == "x"]
-    (x,), (y,) = crosses[0].get_data()
-    assert len(crosses) == 1 and x > 80 and y == pytest.approx(1.2)  # the second line of SGDM
+    (cross,) = (drawn for drawn in ax.get_lines() if drawn.get_marker() == "x")
+    (x,), (y,) = cross.get_data()
+    assert x > 80 and y == pytest.approx(1.2)  # the second line of SGDM
+
+
+def test_figure_2_has_arrows_for_what_is_far_below(made):
+    ends = {"sgd": 0.8, "adam": 0.3, "delta_sgd": 0.79}
+    runs = [made("fashion_mnist", 0.1, m, [0.1] * 4 + [end]) for m, end in ends.items()]
+    figure, _ = drawn("figure_2", runs)
+    arrows = [one for one in figure.axes[1].get_lines() if one.get_marker() == "<"]
+    assert {one.get_color() for one in arrows} == {style.look(m).color for m in ("adam", "adagrad")}
+    assert figure.get_suptitle().startswith("Δ-SGD is at most 1.0 points behind the best")
+
+
+def test_figure_4_says_how_far_its_deltas_end_apart(made):
+    ends = {0.01: 0.52, 0.1: 0.5, 1.0: 0.47}
+    runs = [
+        made("cifar10_resnet18", 0.1, "delta_sgd", [0.1, 0.2, 0.3, 0.4, end], delta=delta)
+        for delta, end in ends.items()
+    ]
+    figure, data = drawn("figure_4", runs)
+    titles = [ax.get_title("left") for ax in figure.axes]
+    assert titles == ["δ from 0.01 to 1 ends within 5.0 points", "δ = 0.1: 2.0 behind the best"]
+    assert data["mean"].tolist() == pytest.approx([52, 50, 47])
+    figure, _ = drawn("figure_4", runs[::2])  # without the paper's 0.1
+    assert figure.axes[1].get_title("left") == "After the last round"
 
 
 def test_a_client_alone_goes_where_the_engine_takes_it():
