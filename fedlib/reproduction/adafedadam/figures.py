@@ -413,7 +413,7 @@ def figure_6() -> Drawing:
     silos = {beta: sorted(partitioners.silos(labels, 16, beta, seed=0), key=len) for beta in BETAS}
     figure, data = label_panels(labels, silos, "β", rows=2, size=(style.WIDTH, 3.8), shares=False)
     for ax in figure.axes[::2]:
-        ax.set(ylabel="clients, by size", yticks=[])
+        ax.set(ylabel="16 clients, by size", yticks=[])
     return figure, data
 
 

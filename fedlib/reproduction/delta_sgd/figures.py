@@ -646,7 +646,7 @@ def class_distributions() -> Drawing:
     middles = most.index.to_series().groupby(most).mean()
     named = [f"mostly {label}" for label in middles.index]
     figure.axes[0].set_yticks(middles.to_list(), named)
-    figure.axes[0].set_ylabel("clients, by the commonest label")
+    figure.axes[0].set_ylabel("100 clients, by the commonest label")
     return figure, data
 
 
