@@ -492,19 +492,21 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
         for (ax, beside), runs in zip(panels.reshape(-1, 2), by_task.values(), strict=True):
             ends = _ends(runs).drop(columns="unclear").rename(columns={"value": "mean"})
             frame = ends.merge(printed, how="left").sort_values(["alpha", "delta"])[columns]
-            shades = _over_deltas(ax, runs, frame)
+            shades, curves_of = _over_deltas(ax, runs, frame)
             _over_delta(beside, frame, shades)
             if small(runs):
                 beside.set_facecolor(style.TINT)
-            frames.append(frame)
-    return figure, pd.concat(frames, ignore_index=True)
+            frames += [frame.assign(panel="ends"), curves_of.assign(panel="curves")]
+    return figure, pd.concat(frames, ignore_index=True).astype({"round": "Int64"})
 
 
-def _over_deltas(ax: Axes, runs: Sequence[History], frame: pd.DataFrame) -> dict[float, Any]:
+def _over_deltas(
+    ax: Axes, runs: Sequence[History], frame: pd.DataFrame
+) -> tuple[dict[float, Any], pd.DataFrame]:
     """A curve for each delta and alpha of one task.
 
     Returns:
-        The colours of the deltas.
+        The colours of the deltas, and the drawn data.
     """
     several = frame["alpha"].nunique() > 1
     deltas = sorted(frame["delta"].unique())
@@ -523,7 +525,7 @@ def _over_deltas(ax: Axes, runs: Sequence[History], frame: pd.DataFrame) -> dict
     alone = f", α = {frame['alpha'].iloc[0]:g}" * (not several)
     about = f"{_network(runs[0])}{alone}, {scale(runs)}"
     how: dict[str, Any] = {"by": named, "looks": looks, "legend": None, "shown": about}
-    learning_curves(runs, title=title, window=1, ax=ax, **how)
+    _, data = learning_curves(runs, title=title, window=1, ax=ax, **how)
     if not small(runs):
         chance = _chance(frame["task"].iloc[0])
         ax.set_ylim(bottom=chance - 1)
@@ -532,7 +534,7 @@ def _over_deltas(ax: Axes, runs: Sequence[History], frame: pd.DataFrame) -> dict
         ax.legend()
     else:
         style.label_ends(ax, numbers=False)
-    return shades
+    return shades, data.rename(columns={"algorithm": "curve"})
 
 
 def _over_delta(ax: Axes, frame: pd.DataFrame, shades: Mapping[float, Any]) -> None:
