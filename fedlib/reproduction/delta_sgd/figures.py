@@ -268,7 +268,8 @@ def _farthest(data: pd.DataFrame) -> str:
     ]
     if not gaps or np.isnan(gaps).any():
         return "Accuracy after the last round"
-    return f"{style.name('delta_sgd')} is at most {max(gaps):.1f} points behind the best"
+    far = f"at most {max(gaps):.1f} points behind the best"
+    return f"{style.name('delta_sgd')} is {far if max(gaps) else 'the best everywhere'}"
 
 
 def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
