@@ -266,7 +266,9 @@ def configured(run: Stored, task: Task) -> Configured:
     config, values = run.config, hyperparameters(run)
     optimizer = values["client_optimizer"]
     known = algorithms.hyperparameters(config.algorithm, None if optimizer == "sgd" else optimizer)
-    named = {key: values[key] for key in (*known, *TRAINING_KEYS) if values.get(key) is not None}
+    # A description lacks fields that were added later: they have their defaults, not the task's.
+    named = {**known, **{key: values[key] for key in (*known, *TRAINING_KEYS) if key in values}}
+    named = {key: value for key, value in named.items() if value is not None}
     asked = engine.configure(
         task,
         config.algorithm,
