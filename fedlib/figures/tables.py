@@ -138,7 +138,7 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
             Optional columns are ``column`` and ``metric`` (of the paper's table), ``ours_std``,
             ``window`` (the number of last rounds in our mean), ``splits`` (of the clients' data,
             over which ours is a mean), ``note`` (departures from the paper), ``unclear`` (about
-            the paper's number), ``outcome`` (see :func:`fedlib.reproduction.compare.outcome`) and
+            the paper's number), ``outcome`` (see ``fedlib.reproduction.compare.outcome``) and
             ``preset``. Other columns are not shown. With a column ``beside`` (whether ours has the
             paper's data) only these numbers share a cell, and the paper's other numbers are in a
             table of their own below.
