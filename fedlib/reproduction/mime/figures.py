@@ -112,7 +112,8 @@ def overall(ends: pd.Series) -> str:
     if not names:
         return "No other method ends ahead of Mime"
     if "mime_sgd" in ends and ends["mime"] - ends["mime_sgd"] > 1:
-        return f"Momentum helps Mime, but {names} end ahead of it"
+        verb = "end" if " and " in names else "ends"
+        return f"Momentum helps Mime, but {names} {verb} ahead of it"
     return f"Ahead of Mime at the end: {names}"
 
 
