@@ -22,7 +22,8 @@ COMPARED = ("task", "method", "printed", "ours")
 MORE = ("column", "metric", "note", "unclear", "outcome", "preset")  # "" if they are missing
 SHOWN = (*COMPARED, *MORE, "ours_std", "beside")
 THEIRS = "; in grey the printed number, where the data are the paper's"
-BEST = "Bold: the best of a column; of ours only if it leads by more than the seeds' spread"
+BEST = "Bold: the best of a column"
+LEADS = "; of ours only if it leads by more than the seeds' spread"
 SIGNS = "=: agrees; ≠: differs; ~: cannot be told, as chance alone gives more; none: not compared"
 APART = "Printed, on the paper's own data and at its settings"
 # Columns that the caption gives once if all rows have the same value.
@@ -170,11 +171,12 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         raise Error(f"comparison: {method} has two numbers in a cell of {task}: give their mean")
     beside = frame.get("beside", pd.Series(True, frame.index)).astype(bool)
     together = frame.assign(printed=frame["printed"].where(beside), beside=beside)
-    shown, said, read = _as_printed(together)
+    shown, common, said, read = _as_printed(together)
     printed = _printed_alone(frame[~beside], read)
-    text = "<br>".join([escape(caption), _legend(together, shown), *_listed(said)])
-    if printed is not None:
-        alone = printed.to_html(escape=False, na_rep="–", border=0)
+    alone = "" if printed is None else printed.to_html(escape=False, na_rep="–", border=0)
+    legend = _legend(together, shown.to_string(), alone)
+    text = "<br>".join([escape(caption), legend, *map(escape, common), *_listed(said)])
+    if alone:
         text += f"<details open><summary>{APART}</summary>{alone}</details>"
     if read:
         how = "<br>".join(_listed(read))
@@ -187,8 +189,8 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     return styler.format(na_rep="–").set_properties(**{"white-space": "nowrap"})
 
 
-def _legend(frame: pd.DataFrame, shown: pd.DataFrame) -> str:
-    """What a comparison's cells have, in words."""
+def _legend(frame: pd.DataFrame, cells: str, alone: str) -> str:
+    """What a comparison's cells, and the printed numbers that stand alone, have, in words."""
     over = averaged(frame)
     words = [f"Each cell: ours{f', {over}' if over else ''}"]
     if "ours_std" in frame:
@@ -197,8 +199,9 @@ def _legend(frame: pd.DataFrame, shown: pd.DataFrame) -> str:
         words[0] += ", of one seed" if one.all() else f", ± standard deviation over the seeds{some}"
     words[0] += THEIRS if frame["beside"].any() else ""
     words += [SIGNS] if frame.loc[frame["beside"], "outcome"].any() else []
-    if "<b>" in shown.to_string():
-        words += [f"{BEST}{' (↓: the lowest)' if frame['metric'].isin(SMALLER).any() else ''}"]
+    if "<b>" in cells + alone:
+        below = " (↓: the lowest)" if frame["metric"].isin(SMALLER).any() else ""
+        words += [f"{BEST}{LEADS if '<b>' in cells else ''}{below}"]
     return f"{'. '.join(words)}.{_over_splits(frame)}"
 
 
@@ -218,11 +221,13 @@ def _printed_alone(frame: pd.DataFrame, read: dict[str, str]) -> pd.DataFrame | 
     if known.empty:
         return None
     cells: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in known.to_dict("records"):
-        column = tuple(_name(row[name]) for name in ("task", "column", "metric"))
-        text = _shown(row["printed"], row["metric"])
-        text += _mark(row["unclear"], read, _letters)
-        cells.setdefault(column, {})[_name(row["method"])] = text
+    for names, part in known.groupby(["task", "column", "metric"], sort=False):
+        task, column, metric = map(str, names)
+        best = _best(part["printed"], metric, pd.Series(0.0, part.index))
+        head = (_name(task), _name(column), _name(metric) + _lowest(metric))
+        for row in part.to_dict("records"):
+            text = _bold(row["printed"], metric, best) + _mark(row["unclear"], read, _letters)
+            cells.setdefault(head, {})[_name(row["method"])] = text
     return _flat(pd.DataFrame(cells, index=pd.unique(known["method"].map(_name))))
 
 
@@ -289,11 +294,12 @@ def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:
         FedAvg  97.5 (98.0)
         [1] 1 of 3 seeds
     """
-    shown, said, _ = _as_printed(_complete(frame))
+    shown, common, said, _ = _as_printed(_complete(frame))
     shown = shown.fillna("–").map(_in_text).rename(index=_in_text, columns=_in_text)
     cells = shown.apply(lambda column: column.str.ljust(column.str.len().max()))
     written = cells.to_string(line_width=width, justify="left", sparsify=False).splitlines()
     lines = [text for line in written if (text := line.rstrip(" \\"))]  # without heads that are ""
+    lines += [line for text in common for line in textwrap.wrap(text, width)]
     for text, mark in said.items():
         lines += textwrap.wrap(f"[{mark}] {text}", width, subsequent_indent="    ")
     return "\n".join(lines)
@@ -313,23 +319,33 @@ def _complete(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(unclear=frame["unclear"].str.replace(r"^[a-z_]+: ", "", regex=True))
 
 
-def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
-    """The cells in the paper's layout, the notes, and how numbers were read, with marks."""
+def _as_printed(
+    frame: pd.DataFrame,
+) -> tuple[pd.DataFrame, list[str], dict[str, str], dict[str, str]]:
+    """The cells in the paper's layout, what is true of all of them, the notes, and how numbers were
+    read, with marks.
+    """
     said: dict[str, str] = {}
     read: dict[str, str] = {}
-    shown = [name for name in SHOWN if name in frame]
-    frame = frame[shown].assign(note=frame["note"].map(_in_words))
+    names = [name for name in SHOWN if name in frame]
+    frame = frame[names].assign(note=frame["note"].map(_in_words))
     lowest = 1 if frame["metric"].map(_name).nunique() > 1 else 0  # level of column or metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
-    for task, of_task in frame.groupby("task", sort=False):
-        of_task = of_task.assign(note=_values_listed(of_task))
+    noted = {
+        str(task): of_task.assign(note=_values_listed(of_task))
+        for task, of_task in frame.groupby("task", sort=False)
+    }
+    everywhere = _shared(pd.concat([*noted.values()])["note"]) if len(noted) > 1 else []
+    common = [f"All columns: {'; '.join(everywhere)}."] if everywhere else []
+    for task, every in noted.items():
+        own = every["note"].map(lambda note: [c for c in _clauses(note) if c not in everywhere])
+        of_task = every.assign(note=own.map("; ".join))
         shared = _shared(of_task["note"])
         small = "small problem for<br>" if {*of_task["preset"]} - {""} == {"quick"} else ""
         head = small + _name(task) + _mark("; ".join(shared), said)
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
             alike = [text for text in _shared(part["note"]) if text not in shared]
-            worse = " ↓" if metric in SMALLER else ""
-            below = [_name(column), _name(metric) + worse]
+            below = [_name(column), _name(metric) + _lowest(metric)]
             below[lowest] += _mark("; ".join(alike), said)
             spreads = part["ours_std"] if "ours_std" in part else pd.Series(0.0, part.index)
             best = [
@@ -342,11 +358,16 @@ def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict
                 _name(row["method"]): _cell(row, [*shared, *alike], said, read, best, wide)
                 for row in part.to_dict("records")
             }
-    return pd.DataFrame(cells, index=pd.unique(frame["method"].map(_name))), said, read
+    shown = pd.DataFrame(cells, index=pd.unique(frame["method"].map(_name)))
+    return shown, common, said, read
 
 
 def _name(word: object) -> str:
     return escape(style.name(str(word)))
+
+
+def _lowest(metric: str) -> str:
+    return " ↓" if metric in SMALLER else ""
 
 
 def digits_of(metric: str) -> int:
@@ -357,6 +378,11 @@ def digits_of(metric: str) -> int:
 def _shown(number: float, metric: str, wide: int = 0) -> str:
     """A number of a comparison, with spaces as wide as digits before it, or a dash if it is NaN."""
     return "–" if pd.isna(number) else f"{number:.{digits_of(metric)}f}".rjust(wide, "\u2007")
+
+
+def _bold(number: float, metric: str, best: float, wide: int = 0) -> str:
+    text = _shown(number, metric, wide)
+    return f"<b>{text}</b>" if number == best else text
 
 
 def _best(numbers: pd.Series, metric: str, spreads: pd.Series) -> float:
@@ -486,9 +512,8 @@ def _cell(
 ) -> str:
     """Our number with spread and marks of new notes, and the paper's number."""
     ours, printed = (
-        f"<b>{text}</b>" if row[name] == top else text
+        _bold(row[name], row["metric"], top, wide)
         for name, top in zip(("ours", "printed"), best, strict=True)
-        for text in [_shown(row[name], row["metric"], wide)]
     )
     spread = row.get("ours_std", float("nan"))
     spread = "" if pd.isna(spread) else f"<small> ± {_shown(spread, row['metric'])}</small>"

@@ -43,12 +43,15 @@ def test_a_cell_has_ours_with_its_spread_over_the_printed_number(shown):
 
 
 def test_a_caveat_is_said_once_where_it_belongs(shown):
-    """Of all cells of a task at the task, of all of a column there, else at the cell."""
+    """Of all cells below the table, of all of a task's at the task, of all of a column there, else
+    at the cell.
+    """
     html, _ = shown
-    assert html.count("quick preset") == 2  # of mnist, and with its other note of cifar
-    assert "MNIST<sup>1</sup>" in html and "<sup>1</sup> quick preset<br>" in html
-    assert "α = 1<sup>2</sup>" in html and "<sup>2</sup> 40 of 500 rounds<br>" in html
-    assert "<sup>3</sup> quick preset; untuned" in html and "cifar<sup>3</sup>" in html
+    assert html.count("quick preset") == html.count("<br>All columns: quick preset.<br>") == 1
+    assert "<sup>2</sup> untuned" in html and "cifar<sup>2</sup>" in html
+    assert "α = 1<sup>1</sup>" in html and "<sup>1</sup> 40 of 500 rounds<br>" in html
+    one = figures.comparison(LONG[:4]).to_html()
+    assert "MNIST<sup>1</sup>" in one and "<sup>1</sup> quick preset<br>" in one
     assert "Cap &amp; co." in html and "<sup>a</sup> read &lt;it&gt;" in html
     assert html.index("<details>") < html.index("read &lt;it&gt;") < html.index("</details>")
 
@@ -74,6 +77,8 @@ def test_printed_numbers_of_other_data_stand_in_a_table_of_their_own():
     assert "87.7" in folded and "98.3" not in folded
     assert "98.3" in rest and "88.1" in rest and "87.7" not in rest
     assert "<b>76" not in html and "<b>98.3</b>" in html
+    html = figures.comparison(LONG[:2].assign(beside=False, ours_std=None)).to_html()
+    assert "<b>98.3</b>" in html and tables.BEST in html
 
 
 def test_the_printed_table_has_our_order_of_columns_whatever_is_illegible():
