@@ -398,12 +398,14 @@ def label_ends(
     # A panel is lower than its share: title, grey lines, axis.
     grey = sum(text.get_text().count("\n") + 1 for text in ax.texts if text.get_gid() == _BELOW)
     step = LINE / max(0.5, height - 0.55 - 0.1 * grey)
+    lasts = {line: float(np.asarray(line.get_ydata())[-1]) for group in groups for line in group}
+    largest = max(map(abs, filter(np.isfinite, lasts.values())), default=0.0)
     # Labels move as little as possible, and none is beside the line under the title.
     for group, point, end, y in zip(
         groups, points, ends, apart(ends, step, 1 - step / 2), strict=True
     ):
         labels = [str(line.get_label()) for line in group]
-        last = dict.fromkeys(short(np.asarray(line.get_ydata())[-1]) for line in group)
+        last = dict.fromkeys(short(lasts[line], largest) for line in group)
         joint = " = " if len(last) == 1 or not numbers else ", "
         colon = ":" if numbers and labels[-1][-1].isdigit() else ""
         words = [joint.join(labels) + colon] if names else []
@@ -412,7 +414,7 @@ def label_ends(
         elif numbers:
             words.append(", ".join(last))
         theirs = [stated[name] for name in labels if np.isfinite(stated.get(name, np.nan))]
-        words += [f"[{', '.join(map(short, theirs))}]"] if theirs else []
+        words += [f"[{', '.join(short(each, largest) for each in theirs)}]"] if theirs else []
         color = group[0].get_color() if len(group) == 1 else MANY
         arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.4, "relpos": (0, 0.5)}
         arrow |= {"shrinkA": 0, "shrinkB": 2}
@@ -457,12 +459,19 @@ def power(value: float) -> str:
     return f"10{raised}"
 
 
-def short(value: float) -> str:
+def short(value: float, largest: float = 0) -> str:
     """A number in few letters: one digit after the point from 10 on, below two or three.
+
+    Args:
+        largest: of the numbers beside it. They have the same digits if it is 10 or more.
 
     >>> [short(value) for value in (0, 0.0056, 0.034, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
     ['0.0', '6e-3', '0.034', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']
+    >>> short(4.88, largest=30)
+    '4.9'
     """
+    if 10 <= largest < 1000 > abs(value):
+        return f"{value:.1f}"
     if abs(value) >= 1000 or 0 < abs(value) < 0.01:
         return f"{value:.0e}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
     digits = 1 if abs(value) >= 10 or value == 0 else 2 if abs(value) >= 0.1 else 3
