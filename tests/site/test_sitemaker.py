@@ -1,6 +1,9 @@
 """What the site is made from, piece by piece; what needs Sphinx is skipped without it."""
 
+import inspect
 import json
+import pkgutil
+import re
 
 import nbformat
 import pandas as pd
@@ -94,3 +97,24 @@ def test_a_copy_is_shown_if_it_has_the_notebooks_cells_and_ran_to_its_end(tmp_pa
     spoil(book)
     nbformat.write(book, tmp_path / notebook.name)
     assert executed(notebook, tmp_path) is None
+
+
+ROLE = re.compile(r":(?:func|class|meth|data|attr|exc|mod):`~?(fedlib\.[\w.]+)`")
+
+
+def test_what_the_docstrings_of_the_site_refer_to_is_on_the_site():
+    """Else the site is not built, which takes minutes to find out."""
+    folder = project_root() / "docs" / "site"
+    pages = [path.read_text(encoding="utf-8") for path in (folder / "api").glob("*.rst")]
+    listed = {name for page in pages for name in re.findall(r"^\.\. auto\w+:: (\S+)", page, re.M)}
+    ignored = re.findall(r'\("py:\w+", "(.+?)"\)', (folder / "conf.py").read_text(encoding="utf-8"))
+    unknown = set()
+    for name in listed:
+        found = pkgutil.resolve_name(name)
+        members = vars(found) if inspect.isclass(found) else {}
+        public = [each for key, each in members.items() if not key.startswith("_")]
+        for each in (found, *public):
+            for target in ROLE.findall(inspect.getdoc(each) or ""):
+                if not {target, target.rpartition(".")[0]} & {*listed, *ignored}:
+                    unknown.add((name, target))
+    assert len(listed) > 100 and not unknown
