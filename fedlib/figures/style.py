@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import Formatter
 from numpy.typing import ArrayLike
 
 WIDTH, COLUMN = 5.5, 3.25
@@ -446,17 +447,37 @@ def readable(value: object) -> str:
     return f"{rounded:g}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def power(value: float) -> str:
+def power(value: float, among: Sequence[float] = ()) -> str:
     """A rate as an axis' tick. Powers of ten with many digits are written as powers.
+
+    Args:
+        among: the axis' ticks. If one of them is below 0.01, a hundredth is a power, too.
 
     >>> [power(value) for value in (1000.0, 0.001, 0.01, 10**-0.5)]
     ['10³', '10⁻³', '0.01', '0.3']
+    >>> powers([0.001, 0.01, 0.1, 1])
+    ['10⁻³', '10⁻²', '0.1', '1']
     """
     exponent = float(np.log10(value)) if value > 0 else 0.0
-    if (abs(exponent) < 2.5 and exponent < 1.5) or abs(exponent - round(exponent)) > 1e-6:
+    least = -1.5 if any(0 < tick < 0.005 for tick in among) else -2.5
+    if least < exponent < 1.5 or abs(exponent - round(exponent)) > 1e-6:
         return readable(value)
     raised = str(round(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"10{raised}"
+
+
+def powers(values: Sequence[float]) -> list[str]:
+    """All ticks of an axis, see :func:`power`."""
+    return [power(value, values) for value in values]
+
+
+class PowersOfTen(Formatter):
+    """The ticks of a logarithmic axis, see :func:`power`."""
+
+    def __call__(self, value: float, pos: int | None = None) -> str:
+        axis: Any = self.axis
+        low, high = sorted(axis.get_view_interval())
+        return power(value, [at for at in axis.get_majorticklocs() if low <= at <= high])
 
 
 def short(value: float, largest: float = 0) -> str:

@@ -174,10 +174,11 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     shown, common, said, read = _as_printed(together)
     printed = _printed_alone(frame[~beside], read)
     alone = "" if printed is None else printed.to_html(escape=False, na_rep="–", border=0)
-    legend = _legend(together, shown.to_string(), alone)
+    legend = _legend(together, shown.to_string())
     text = "<br>".join([escape(caption), legend, *map(escape, common), *_listed(said)])
     if alone:
-        text += f"<details open><summary>{APART}</summary>{alone}</details>"
+        bold = f". {BEST}" if "<b>" in alone else ""
+        text += f"<details open><summary>{APART}{bold}</summary>{alone}</details>"
     if read:
         how = "<br>".join(_listed(read))
         what = "How numbers that are unclear in our text copy of the paper were read"
@@ -189,8 +190,8 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     return styler.format(na_rep="–").set_properties(**{"white-space": "nowrap"})
 
 
-def _legend(frame: pd.DataFrame, cells: str, alone: str) -> str:
-    """What a comparison's cells, and the printed numbers that stand alone, have, in words."""
+def _legend(frame: pd.DataFrame, cells: str) -> str:
+    """What a comparison's cells have, in words."""
     over = averaged(frame)
     words = [f"Each cell: ours{f', {over}' if over else ''}"]
     if "ours_std" in frame:
@@ -199,9 +200,9 @@ def _legend(frame: pd.DataFrame, cells: str, alone: str) -> str:
         words[0] += ", of one seed" if one.all() else f", ± standard deviation over the seeds{some}"
     words[0] += THEIRS if frame["beside"].any() else ""
     words += [SIGNS] if frame.loc[frame["beside"], "outcome"].any() else []
-    if "<b>" in cells + alone:
+    if "<b>" in cells:
         below = " (↓: the lowest)" if frame["metric"].isin(SMALLER).any() else ""
-        words += [f"{BEST}{LEADS if '<b>' in cells else ''}{below}"]
+        words += [f"{BEST}{LEADS}{below}"]
     return f"{'. '.join(words)}.{_over_splits(frame)}"
 
 
@@ -425,7 +426,7 @@ def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     if pairs := [name.removesuffix(PRINTED) for name in frame if name.endswith(PRINTED)]:
         for name in pairs:
             both = zip(frame[name + PRINTED], frame.pop(name + OURS), strict=True)
-            cells = [" → ".join(map(_written, dict.fromkeys(pair))) for pair in both]
+            cells = [_from_to(*pair) for pair in both]
             frame = frame.assign(**{name + PRINTED: cells}).rename(columns={name + PRINTED: name})
         differ = frame[pairs].stack().str.contains("→").any()
         said.append("→: from the printed to ours, where they differ." if differ else ALL_EQUAL)
@@ -440,6 +441,16 @@ def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     for name in (name for name in ("task", "data set", "group") if name in frame):
         frame[name] = frame[name].where(frame[name].ne(frame[name].shift()), "")  # only once
     return table(frame, caption=" ".join(said), digits=1)
+
+
+def _from_to(printed: Any, ours: Any) -> str:
+    """A cell with both values if they differ, with ours alone if it only says more.
+
+    >>> _from_to(5, 50.0), _from_to("MLP", "MLP, 12 units")
+    ('5 → 50.0', 'MLP, 12 units')
+    """
+    words = [_written(value) for value in dict.fromkeys((printed, ours))]
+    return words[-1] if words[-1].startswith(f"{words[0]}, ") else " → ".join(words)
 
 
 def _in_words(note: str) -> str:

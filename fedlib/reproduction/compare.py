@@ -207,5 +207,6 @@ def _readings(cell: Cell, histories: Sequence[History]) -> list[str]:
     stated = papers.settings("adafedadam")["general"]["local_split_train"]
     share = histories[0].config.task["options"].get("train_share", stated)
     share = "" if share == stated else f"{share} of a client's data trained on, "
-    also = ", also for F_k" * (histories[0].config.method.get("measured_on") == "local")
-    return [f"a reading: {share}all of them measured{also} (paper: {stated} and the others)"]
+    also = histories[0].config.method.get("measured_on") == "local"
+    reading = f"a reading: {share}all of them measured (paper: {stated} and the others)"
+    return [reading, *(["F_k over all local data"] * also)]

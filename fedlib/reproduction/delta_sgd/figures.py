@@ -584,7 +584,7 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
             known = sorted(set(map(_epochs, runs)))
             shades = style.tints(len(known))
             looks = dict(zip(known, map(style.Look, known, shades), strict=True))
-            _, data = learning_curves(runs, by=_epochs, looks=looks, ax=ax)
+            _, data = learning_curves(runs, by=_epochs, looks=looks, window=1, ax=ax)
             ends = data.groupby("algorithm")[["line", "spread"]].last().loc[[known[0], known[-1]]]
             moved = style.ahead(*ends["line"].iloc[::-1])
             title = f"From {known[0]} to {known[-1]}: {moved:+.1f} at the end"

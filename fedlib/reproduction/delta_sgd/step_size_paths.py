@@ -57,8 +57,8 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
                     ax.semilogy(part, label=label if first == 0 else "_", **how)
             ax.set_ylim(lowest / 1.3, 2.5 * highest)
             ax.set(ylabel="step size η", xlim=(0, len(path) - 1))
-            climb, fall = longest_climb(path["eta"].to_numpy())
-            found = f"growth for {climb} steps, a fall within {fall}"
+            growth, fall = longest(path["eta"].to_numpy())
+            found = f"growth for up to {growth} steps, a fall within {fall}"
             note = "softmax regression on Synthetic, the largest client"
             if len(path) > FULL_STEPS:  # for many rounds the first three, with their borders
                 ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
@@ -74,17 +74,16 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def longest_climb(eta: np.ndarray) -> tuple[int, int]:
-    """The steps of the longest growth of a step size, and of the fall after it.
+def longest(eta: np.ndarray) -> tuple[int, int]:
+    """The steps of the longest growth of a step size, and of its longest fall.
 
-    >>> longest_climb(np.array([3.0, 1.0, 2.0, 3.0, 2.0, 1.0]))
-    (2, 2)
+    >>> longest(np.array([3.0, 1.0, 2.0, 3.0, 4.0, 2.0, 1.0, 2.0]))
+    (3, 2)
     """
     ways = np.sign(np.diff(eta))
     parts = np.split(ways, np.flatnonzero(np.diff(ways)) + 1)
-    climbs = [len(part) if part[0] > 0 else 0 for part in parts]
-    top = int(np.argmax(climbs))
-    return climbs[top], sum(map(len, parts[top + 1 : top + 2]))
+    growth, fall = (max(len(each) for each in parts if each[0] == way) for way in (1, -1))
+    return growth, fall
 
 
 def softmax_paths() -> dict[str, pd.DataFrame]:

@@ -219,7 +219,7 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
     for spine in ax.spines.values():
         spine.set_visible(False)
     for axis, rates in ((ax.xaxis, values.columns), (ax.yaxis, values.index)):
-        axis.set_ticks(range(len(rates)), [style.power(rate) for rate in rates])
+        axis.set_ticks(range(len(rates)), style.powers(rates))
     ax.set(xlim=(-0.5, known.shape[1] - 0.5), ylim=(-0.5, known.shape[0] - 0.5))
 
 
@@ -298,7 +298,7 @@ def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
                     aside = {"xycoords": ax.get_xaxis_transform(), "ha": "center"}
                     _beside(ax, "×", (tried, 0), where, name, **aside)
             ax.set(xscale="log", xlabel=f"{column.split('_')[0]} learning rate")
-            ax.set_xticks(rates, [style.power(rate) for rate in rates])
+            ax.set_xticks(rates, style.powers(rates))
             ax.set_xticks([], minor=True)
             ax.set_xlim(rates[0] / 1.6, rates[-1] * 1.6)
             title = f"Best {column.split('_')[0]} rate: {_joined(bests)}"
@@ -386,7 +386,7 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
             taus = sorted(part["tau"].unique())
             chosen_by = "training loss" if rule == "train_loss" else "test result"
             ax.set(xscale="log", xlabel=f"τ (rates by {chosen_by})", ylabel=_label(part))
-            ax.set_xticks(taus, [style.power(tau) for tau in taus])
+            ax.set_xticks(taus, style.powers(taus))
             ax.set_xticks([], minor=True)
             means = tuned.groupby(["algorithm", "tau"])["performance"].mean()
             smaller = outcomes.smaller_is_better(part)
@@ -464,7 +464,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
                 ax.set(xscale="log", yscale="log")
                 for axis, key in ((ax.xaxis, "client_lr"), (ax.yaxis, "server_lr")):
                     rates = sorted(part[key].unique())
-                    axis.set_ticks(rates, [style.power(rate) for rate in rates])
+                    axis.set_ticks(rates, style.powers(rates))
                     axis.set_ticks([], minor=True)
                 ax.margins(0.12)
                 below = f"better: {(~line['guessing']).sum()} of {len(line)}"
