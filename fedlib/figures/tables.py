@@ -62,7 +62,7 @@ SHORTER: dict[str, str | Callable[[re.Match[str]], str]] = {
 }
 # Columns of one quantity, which share a column if a table is drawn.
 PRINTED, OURS = ", printed", ", ours"
-ALL_EQUAL = "Ours all equal the printed ones."
+ALL_EQUAL = "{}: ours all equal the printed ones."
 NUMBERS = re.compile(r"[\d.,+−→± ]*")
 ALONE = r"(.+) not tuned, (\S+) alone"
 
@@ -102,6 +102,9 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
     texts = frame[[*words]].astype(str)
     right = [*numbers, *(name for name in texts if all(map(NUMBERS.fullmatch, texts[name])))]
     short = [*numbers, *(name for name in texts if texts[name].str.len().max() <= 50)]
+    heads = [f"th.col{at}" for at, name in enumerate(frame.columns) if name in right]
+    aligned = [{"selector": head, "props": "text-align: right"} for head in heads]
+    styler = styler.set_table_styles(aligned, overwrite=False)
     styler = styler.set_properties(subset=short, **{"white-space": "nowrap"})
     return styler.set_properties(subset=right, **{"text-align": "right"})
 
@@ -428,8 +431,9 @@ def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
             both = zip(frame[name + PRINTED], frame.pop(name + OURS), strict=True)
             cells = [_from_to(*pair) for pair in both]
             frame = frame.assign(**{name + PRINTED: cells}).rename(columns={name + PRINTED: name})
+        equal = ALL_EQUAL.format(style.listed(pairs).capitalize())
         differ = frame[pairs].stack().str.contains("→").any()
-        said.append("→: from the printed to ours, where they differ." if differ else ALL_EQUAL)
+        said.append("→: from the printed to ours, where they differ." if differ else equal)
     if {"mean", "std"} <= {*frame}:
         both = zip(frame["mean"], frame.pop("std"), strict=True)
         frame["mean"] = [" ± ".join(map(_written, filter(pd.notna, pair))) for pair in both]

@@ -209,4 +209,4 @@ def _readings(cell: Cell, histories: Sequence[History]) -> list[str]:
     share = "" if share == stated else f"{share} of a client's data trained on, "
     also = histories[0].config.method.get("measured_on") == "local"
     reading = f"a reading: {share}all of them measured (paper: {stated} and the others)"
-    return [reading, *(["F_k over all local data"] * also)]
+    return [reading, *(["client losses over all local data"] * also)]

@@ -134,7 +134,7 @@ def test_printed_and_ours_share_a_cell():
     assert rows[0] == ["task", "size", "mean ± std"]
     assert rows[1:] == [["MNIST", "5", "1.2 ± 0.5"], ["CIFAR-10", "3,500 → –", "−2.0"]]
     page = figures.drawn(frame[:1]).to_html()
-    assert tables.ALL_EQUAL in page and "→" not in page
+    assert tables.ALL_EQUAL.format("Size") in page and "→" not in page
 
 
 def test_a_frame_that_holds_no_comparison_is_refused():
