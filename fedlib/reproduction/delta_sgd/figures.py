@@ -296,7 +296,6 @@ def behind(panels: Profiles, histories: Sequence[History]) -> Drawing:
             seeds = sorted(map(int, frame.loc[frame["source"] == "ours", "seeds"].unique()))
             about = f"{', '.join(signs)}; {' to '.join(map(str, seeds))} seeds, ± std\n"
             about += f"α = {alpha:g}, last round"
-            about += "; ×: diverged" * any(map(_lost, run.values()))
             worst = gaps.max(axis=1).round(1)
             first, *others = [(style.name(str(name)), gap) for name, gap in worst.items()][:2]
             found = f"{first[0]} at most {first[1]:.1f} behind"
@@ -326,22 +325,27 @@ def _behind(ax: Axes, frame: pd.DataFrame, run: Mapping[str, Sequence[History]])
     gaps = (values.max() - values).reindex([n for n in style.CLIENT_LOOKS if n in known])
     gaps = gaps.loc[gaps.max(axis=1, skipna=False).sort_values().index].rename_axis(columns="x")
     border = FAR * np.nanmax(gaps, initial=1.0)
+    how: dict[str, Any]
     for y, name in enumerate(gaps.index):
         look, at = style.look(name), gaps.loc[name]
-        at = at.mask([name in lost[place] for place in run], border)
         # Places are below each other, so that no mark hides another.
         lines = y + 0.8 * ((np.arange(len(run)) + 0.5) / len(run) - 0.5)
         for sign, place, line in zip(SIGNS.values(), run, lines, strict=False):
-            sign = "x" if name in lost[place] else sign
+            if name in lost[place]:
+                how = {"ha": "right", "fontsize": 6}
+                style.say(ax, "diverged", (border, line), look.color, **how)
+                continue
             spread = ours["std"].reindex(columns=[*run])[place].get(name, np.nan)
             bar, right = np.nan_to_num(spread), at[place]
             ax.plot([right - bar, right + bar], [line] * 2, color=look.color, lw=2.5, alpha=0.35)
             ax.plot(right, line, sign, color=look.color, markersize=4, label=look.label)
             if len(run) <= 2 and place in at.index and not np.isnan(gaps.loc[name, place]):
-                how: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6}
+                how = {"textcoords": "offset points", "fontsize": 6}
                 spot = (right + bar, line)
                 style.say(ax, f"{right:.1f}", spot, look.color, xytext=(4, 0), **how)
     ax.set(ylim=(len(gaps) - 0.5, -0.7), xlabel="points behind the best")
+    if any(lost.values()):
+        ax.set_xlim(right=1.02 * border)
     _method_ticks(ax, list(gaps.index))
     return gaps
 
