@@ -161,7 +161,12 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
             ax.text(2.45 + share, y, ", ".join(filter(None, numbers)), **words)
         what = "rows of pixels" if any(len(shape) == 3 for shape in outputs) else "steps"
         frozen = bool(frame["frozen"].any())
-        heads = {-1.25: "layer", 0.0: f"width: √ {what}", 1.25: "output", 2.4: "trained parameters"}
+        heads = {
+            -1.25: "layer",
+            0.0: f"wider: more {what}",
+            1.25: "output",
+            2.4: "trained parameters",
+        }
         heads[2.4] += " (hatched: frozen, cut short)" * frozen
         for x, head in heads.items():
             side = "right" if x < 0 else "left" if x else "center"

@@ -42,8 +42,9 @@ GAIN = [(0, "#B4B4B4"), (0.25, "#D6D6D6"), (0.5, "#FBFBF9"), (0.68, "#BBD7EA"), 
 PLATEAU = 0.25
 # The mark of a method's best tau.
 RING: dict[str, Any] = {"marker": "o", "markersize": 7.5, "fillstyle": "none", "linestyle": ""}
-# Widths of the frames of a method's best cell and of cells that are as good, in points.
-FRAMES = (1.6, 0.8)
+# Widths of the frames of a method's best cell and of cells that are as good, in points. More cells
+# than this, a plateau, have no frames.
+FRAMES, FEW = (1.6, 0.8), 4
 # A rate this close to the best is as good: points of percent, or a share of an error. Methods with
 # one seed count as alike up to twice this distance.
 POINTS, SHARE, ONE_SEED = 1.0, 0.05, 2.0
@@ -74,8 +75,9 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
     with style.panels(rows, columns, size, sharex=True, sharey=True) as (figure, panels):
         colour = _colours(level, best, smaller)
         drawn = frame[~_untrained(frame, "client_lr") & ~_untrained(frame, "server_lr")]
+        thin = False
         for at, (ax, name) in enumerate(zip(panels, shown, strict=False)):
-            _map(ax, drawn[drawn["algorithm"] == name], smaller, level, colour)
+            thin |= _map(ax, drawn[drawn["algorithm"] == name], smaller, level, colour)
             ax.tick_params(labelleft=at % columns == 0, labelbottom=True)
         gone = [style.name(name) for name in algorithms if name not in shown]
         for ax in panels[len(shown) :]:
@@ -84,7 +86,7 @@ def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
         near = _near(known, level, smaller)
         crowd = [f"plateau: {near.sum()} within {_reach(smaller)}"]
         words = [*word, *crowd * bool(near.mean() > PLATEAU and rows > 1)]
-        _legend(panels[len(shown)], level, words, best, smaller, colour, _crosses(drawn))
+        _legend(panels[len(shown)], level, words, best, smaller, colour, _crosses(drawn), thin)
         figure.supxlabel("client learning rate", fontsize=7)
         figure.supylabel("server learning rate", fontsize=7)
         note = f"{_label(frame)}{' (low is good)' if smaller else ''}; {scale(histories)}"
@@ -113,7 +115,7 @@ def _crosses(frame: pd.DataFrame) -> str:
     """What the crosses of a map mean, of what occurs in it."""
     diverged, crossed = frame["diverged"].notna(), frame["hatched"]
     reasons = ["diverged"] * bool((crossed & diverged).any())
-    reasons += ["worse than untrained"] * bool((crossed & ~diverged).any())
+    reasons += ["loss above untrained"] * bool((crossed & ~diverged).any())
     return "\nor ".join(reasons)
 
 
@@ -181,8 +183,8 @@ def _colours(level: float, best: float, smaller: bool) -> Any:
     return colour
 
 
-def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any) -> None:
-    """One algorithm's map, with its best cell framed."""
+def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any) -> bool:
+    """One algorithm's map, with its best cell framed. True if cells that are as good are, too."""
     cells = part.pivot(index="server_lr", columns="client_lr")
     values = cells["performance"].where(~cells["hatched"].astype(bool)).astype(float)
     known = values.to_numpy()
@@ -197,12 +199,15 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
         ink = "white" if dark else "0.1"
         ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=6)
     title, below = style.name(str(part["algorithm"].iloc[0])), "nothing trained"
+    thin = False
     if np.isfinite(known).any():
         place = int(np.nanargmin(known) if smaller else np.nanargmax(known))
         top = known.flat[place]
         near = _near(known, top, smaller)
-        for row, column in np.argwhere(near):
-            width = FRAMES[0 if row * known.shape[1] + column == place else 1]
+        thin = bool(1 < near.sum() <= FEW)
+        best = np.arange(known.size).reshape(known.shape) == place
+        for row, column in np.argwhere(near if thin else best):
+            width = FRAMES[0 if best[row, column] else 1]
             ax.add_patch(_framed(column - 0.45, row - 0.44, 0.9, 0.88, width))
         gain = style.ahead(top, level)
         ahead = f"{gain:+.1f}".replace("-", "−") if abs(gain) >= 0.05 else ""
@@ -221,6 +226,7 @@ def _map(ax: Axes, part: pd.DataFrame, smaller: bool, level: float, colour: Any)
     for axis, rates in ((ax.xaxis, values.columns), (ax.yaxis, values.index)):
         axis.set_ticks(range(len(rates)), style.powers(rates))
     ax.set(xlim=(-0.5, known.shape[1] - 0.5), ylim=(-0.5, known.shape[0] - 0.5))
+    return thin
 
 
 def _framed(x: float, y: float, wide: float, high: float, width: float, **how: Any) -> Rectangle:
@@ -242,6 +248,7 @@ def _legend(
     smaller: bool,
     colour: Any,
     crosses: str,
+    thin: bool,
 ) -> None:
     """The meaning of the maps' colours and signs, in a panel's place."""
     worst = level * DOUBLE if smaller else max(0.0, level - BELOW)
@@ -262,13 +269,14 @@ def _legend(
     for y, text in words.items():
         bar.text(1.5, y, text, va="center", **said)
     place: dict[str, Any] = {"transform": ax.transAxes}
-    for y, width, text in zip((0.26, 0.13), FRAMES, ("a method's best", "as good"), strict=True):
+    frames = ["a method's best", *[f"as good: within {_reach(smaller)}"] * thin]
+    for y, width, text in zip((0.26, 0.13), FRAMES, frames, strict=False):
         ax.add_patch(_framed(0.04, y - 0.04, 0.09, 0.08, width, **place))
-        text += f": within {_reach(smaller)}" if width == FRAMES[1] else ""
         ax.text(0.175, y, text, va="center", **said, **place)
     if crosses:
-        ax.text(0.085, 0.0, "×", ha="center", va="center", **said | {"color": "0.45"}, **place)
-        ax.text(0.175, 0.045, crosses, va="top", **said, **place)
+        y = 0.0 if thin else 0.13
+        ax.text(0.085, y, "×", ha="center", va="center", **said | {"color": "0.45"}, **place)
+        ax.text(0.175, y + 0.045, crosses, va="top", **said, **place)
 
 
 def margins(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
@@ -411,11 +419,13 @@ def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
                     words = f"{cost:.1f} "
                     style.say(ax, words, (at, sum(ends) / 2), style.look(name).color, ha="right")
             titled(ax, f"{SHORT.get(str(task), style.name(str(task)))}: {found}", runs)
-        more = {"label": "best τ", "color": "0.35", **RING}
+        more = [{"label": "best τ", **RING}]
         if rule == "test":
-            more = {"label": "rates by training loss", "color": "0.35", "linestyle": style.DOT}
+            labels = ("rates by test result", "by training loss")
+            ways = zip(labels, ("-", style.DOT), strict=True)
+            more = [{"label": label, "linestyle": way} for label, way in ways]
         looks = [style.look(name) for name in frame["algorithm"].unique()]
-        style.key(figure, looks, Line2D([], [], **more))
+        style.key(figure, looks, *(Line2D([], [], color="0.35", **each) for each in more))
     return figure, pd.concat(chosen, ignore_index=True)
 
 
@@ -467,7 +477,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
                     axis.set_ticks(rates, style.powers(rates))
                     axis.set_ticks([], minor=True)
                 ax.margins(0.12)
-                below = f"better: {(~line['guessing']).sum()} of {len(line)}"
+                below = f"{(~line['guessing']).sum()} of {len(line)} beat guessing"
                 below = below if points["guessing"].any() else ""
                 style.titled(ax, look.label, below, small=small(of_task(histories, str(task))))
             row[0].set_ylabel(f"{style.name(str(task))}\nbest server rate")
@@ -478,7 +488,8 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
         long = best["highest"] > best["lowest"]
         title = "Where a bar is long, the server rate hardly matters"
         if (guessing := best["guessing"] & long).any():
-            title = f"{guessing.sum()} of {long.sum()} long bars are grey: no better than guessing"
+            title = "Where the server rate hardly matters, nothing was learned in "
+            title += f"{guessing.sum()} of {long.sum()} cases"
             note += "; grey: less than a point above guessing the commonest tags"
         note += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
         style.headed(figure, title, note)

@@ -237,7 +237,7 @@ def test_figure_1_counts_the_tasks_with_a_clear_lead_over_fedavg():
         rows = [
             {"task": f"{lead}", "metric": metric, "algorithm": name, "line": line, "seeds": seeds}
             for lead in leads
-            for name, line in (("fedavg", 20.0), ("fedadam", 20.0 + lead), ("fedavgm", 90.0))
+            for name, line in (("fedavg", 20.0), ("fedadam", 20.0 + lead), ("scaffold", 90.0))
         ]
         return figures._overall(pd.DataFrame(rows))
 
