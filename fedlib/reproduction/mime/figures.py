@@ -42,6 +42,7 @@ LOOKS: dict[str, style.Look] = {
     "mime_whole": style.Look("Mime, gradients of all", style.look("mime").color, "v", style.DASH),
 }
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
+OWN = "each at its best client rate"
 
 
 def lines(histories: Sequence[History]) -> dict[str, list[History]]:
@@ -86,7 +87,8 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
             style.titled(ax, finding(title, ends), f"β: {about}", small=small(every))
             ax.label_outer()
         data = pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
-        note = scale(every) + ("; grey: the other panels' lines" if len(shown) > 1 else "")
+        note = f"{scale(every)}; {OWN}"
+        note += "; grey: other panels" if len(shown) > 1 else ""
         style.headed(figure, overall(data.groupby("algorithm")["line"].last()), note)
         style.key(figure, columns=4)
     return figure, data
@@ -189,7 +191,7 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
         accuracy = frames["accuracy"].groupby("algorithm", sort=False)["line"].last()
         falls = "the larger μ, the lower the test accuracy"
         found = falls if (accuracy.diff().dropna() < 0).all() else "the effect of μ"
-        style.headed(figure, f"FedProx: {found}", scale(every))
+        style.headed(figure, f"FedProx: {found}", f"{scale(every)}; {OWN}")
         style.key(figure)
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
