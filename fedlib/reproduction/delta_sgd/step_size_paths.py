@@ -82,7 +82,9 @@ def longest(eta: np.ndarray) -> tuple[int, int]:
     """
     ways = np.sign(np.diff(eta))
     parts = np.split(ways, np.flatnonzero(np.diff(ways)) + 1)
-    growth, fall = (max(len(each) for each in parts if each[0] == way) for way in (1, -1))
+    growth, fall = (
+        max((len(each) for each in parts if each[0] == way), default=0) for way in (1, -1)
+    )
     return growth, fall
 
 
