@@ -76,11 +76,15 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
                 left, f"client {k + 1}: $x_{k + 1}$", end, color, ha=("right", "left")[k], **how
             )
             _arrow(left, -first.updates[k], f"$-U_{k + 1}$", color, ((-24, 0), (2, -9))[k])
+            start, steepest = START, START - DRAWN * first.gradients[k]
+            left.plot(
+                *zip(start, steepest, strict=True), color=color, ls=style.DOT, lw=1.2, zorder=1
+            )
         ours = style.look("adafedadam").color
         _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, 6))
         left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
         values = " and ".join(f"{certainty:.2f}" for certainty in first.certainties)
-        note = f"−g: the mean of −U; certainties {values}"
+        note = f"dotted: −gradients; −g: the mean of −U;\narrows × {DRAWN:g}; certainties {values}"
         style.titled(left, "A round: updates as long as gradients", note)
         far = {name: float(np.linalg.norm(path[-1] - best)) for name, path in walked.items()}
         white = {"facecolor": "white", "linewidth": 0, "pad": 1}
