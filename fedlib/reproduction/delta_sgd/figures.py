@@ -179,7 +179,7 @@ def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
 
     The numbers are means over :func:`fedlib.results.selection.late`'s rounds, which are marked.
     """
-    _, data = learning_curves(runs, by=client_label, legend=None)
+    _, data = learning_curves(runs, by=client_label, legend=None, window=1)
     data = data.assign(alpha=alpha)
     ends = _ends(runs, late).set_index("algorithm")
     ends = ends.sort_values("value", ascending=False)

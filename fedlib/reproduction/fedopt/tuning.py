@@ -488,9 +488,9 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
         long = best["highest"] > best["lowest"]
         title = "Where a bar is long, the server rate hardly matters"
         if (guessing := best["guessing"] & long).any():
-            title = "Where the server rate hardly matters, nothing was learned in "
-            title += f"{guessing.sum()} of {long.sum()} cases"
-            note += "; grey: less than a point above guessing the commonest tags"
+            title = f"{guessing.sum()} of {long.sum()} bars are at the level of guessing the "
+            title += "commonest tags"
+            note += "; grey: less than a point above guessing"
         note += f"; {scale(of_task(histories, groups[0][0]))}" if len(groups) == 1 else ""
         style.headed(figure, title, note)
     return figure, best

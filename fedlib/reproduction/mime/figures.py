@@ -42,7 +42,7 @@ LOOKS: dict[str, style.Look] = {
     "mime_whole": style.Look("Mime, gradients of all", style.look("mime").color, "v", style.DASH),
 }
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
-OWN = "each at its best client rate"
+OWN = "rates by training loss"
 
 
 def lines(histories: Sequence[History]) -> dict[str, list[History]]:
